@@ -1,0 +1,64 @@
+"""What every encoder gives: a complete file, and what it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import wgpu
+
+from ..readback import GPUFuture
+
+__all__ = ["EncodedFrame", "Encoder"]
+
+
+@dataclass(frozen=True, repr=False)
+class EncodedFrame:
+    """One image as a complete JPEG or PNG file; ``bytes(frame)`` are the file."""
+
+    data: bytes
+    width: int
+    height: int
+    codec: str
+    """``"jpeg"`` or ``"png"``."""
+    quality: int
+    """1 to 100; 100 for a lossless file."""
+    subsampling: str
+    """``"444"`` or ``"420"``; ``"444"`` for PNG."""
+    timings: dict[str, float] = field(default_factory=dict)
+    """Seconds: ``submit`` (in the call of encode), ``ready`` (from that call until the bytes were there); with profiling also
+    one entry per GPU pass."""
+
+    def __bytes__(self) -> bytes:
+        return self.data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __repr__(self) -> str:
+        return (
+            f"<EncodedFrame {self.codec} {self.width}x{self.height} quality {self.quality} {self.subsampling}, "
+            f"{len(self.data)} bytes>"
+        )
+
+
+class Encoder(Protocol):
+    """An encoder of textures, on the GPU or not."""
+
+    @property
+    def name(self) -> str:
+        """For people: which encoder this is."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether :meth:`encode` would return at once."""
+        ...
+
+    def encode(self, texture: wgpu.GPUTexture) -> GPUFuture[EncodedFrame]:
+        """Encodes what the texture holds once all work submitted so far is done."""
+        ...
+
+    def close(self) -> None:
+        """Gives everything back; frames in flight are completed first."""
+        ...

@@ -1,0 +1,343 @@
+"""The file around the entropy-coded bytes: written for our encoder, parsed for our decoder. Pure Python, no GPU.
+
+A file of ours is a baseline JPEG (ITU-T T.81, T.871) with a restart marker after every MCU row and, where it is worth its bytes, an
+index in APP9 markers that lets a decoder start in many places at once. Other decoders skip the index.
+
+The index: ``"RFBG" 0``, version (u8), reserved (u8), MCUs per entry (u16), number of the marker's first entry (u32), then u16 each:
+the bits from the start of one entry to the start of the next, counted in the stuffed stream including padding and restart
+markers. Every MCU row begins a new entry. Little-endian, unlike the rest of the file. More than ``INDEX_ENTRIES_PER_MARKER`` entries
+take several markers.
+
+Nothing here trusts its input: :func:`parse` raises :class:`ForeignJpegError` for files that our decoder does not take (another
+decoder may) and :class:`CorruptJpegError` for bytes that are no JPEG.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .tables import STANDARD_HUFFMAN, ZIGZAG, HuffmanTable, quantisation_tables
+
+__all__ = [
+    "SEGMENT_BLOCKS",
+    "SUBSAMPLINGS",
+    "CorruptJpegError",
+    "ForeignJpegError",
+    "JpegError",
+    "JpegFile",
+    "Layout",
+    "file_head",
+    "index_markers",
+    "parse",
+]
+
+SEGMENT_BLOCKS = 24
+"""Blocks that one workgroup codes or decodes: 8 MCUs in 4:4:4, 4 in 4:2:0."""
+
+SUBSAMPLINGS = ("444", "420")
+
+MAX_SIDE = 65535
+"""T.81: width and height are 16-bit fields."""
+
+INDEX_ENTRIES_PER_MARKER = 32_000
+INDEX_BUDGET = 1 / 80
+"""An index may take this share of the entropy-coded bytes; without it, decoders start at restart markers only."""
+
+_INDEX_HEAD = struct.Struct("<5sBBHI")
+_INDEX_NAME = b"RFBG\0"
+_INDEX_VERSION = 1
+
+_SOI, _EOI, _SOS, _DQT, _DHT, _DRI, _SOF0 = 0xD8, 0xD9, 0xDA, 0xDB, 0xC4, 0xDD, 0xC0
+_APP0, _APP9 = 0xE0, 0xE9
+_RST0, _RST7 = 0xD0, 0xD7
+_OTHER_SOF = {0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}
+
+
+class JpegError(ValueError):
+    """The bytes cannot be decoded here."""
+
+
+class CorruptJpegError(JpegError):
+    """The bytes are not a JPEG file, or a broken one."""
+
+
+class ForeignJpegError(JpegError):
+    """A JPEG that our decoder does not take: progressive, another subsampling, no restart markers. Other decoders may."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a frame of a size and subsampling divides into MCUs and segments."""
+
+    width: int
+    height: int
+    subsampling: str
+
+    @property
+    def is_subsampled(self) -> bool:
+        return self.subsampling == "420"
+
+    @property
+    def mcu_size(self) -> int:
+        """Side of an MCU in pixels."""
+        return 16 if self.is_subsampled else 8
+
+    @property
+    def blocks_per_mcu(self) -> int:
+        return 6 if self.is_subsampled else 3
+
+    @property
+    def mcus_per_segment(self) -> int:
+        return SEGMENT_BLOCKS // self.blocks_per_mcu
+
+    @property
+    def mcus_per_row(self) -> int:
+        return -(-self.width // self.mcu_size)
+
+    @property
+    def rows(self) -> int:
+        """MCU rows."""
+        return -(-self.height // self.mcu_size)
+
+    @property
+    def segments_per_row(self) -> int:
+        return -(-self.mcus_per_row // self.mcus_per_segment)
+
+    @property
+    def constants(self) -> dict[str, bool | int | float]:
+        """What the WGSL stages are specialised by."""
+        return {
+            "SUBSAMPLED": self.is_subsampled,
+            "MCU_SIZE": self.mcu_size,
+            "BLOCKS_PER_MCU": self.blocks_per_mcu,
+            "MCUS_PER_SEGMENT": self.mcus_per_segment,
+        }
+
+
+def _marker(code: int, payload: bytes = b"") -> bytes:
+    return struct.pack(">BBH", 0xFF, code, len(payload) + 2) + payload
+
+
+_HUFFMAN_SLOTS = ((0x00, "dc_luma"), (0x10, "ac_luma"), (0x01, "dc_chroma"), (0x11, "ac_chroma"))
+
+
+def file_head(layout: Layout, quality: int) -> tuple[bytes, bytes]:
+    """What stands before the entropy-coded bytes, in two parts: the index goes between them."""
+    luma, chroma = quantisation_tables(quality)[:, ZIGZAG]
+    sampling = 0x22 if layout.is_subsampled else 0x11
+    first = bytes([0xFF, _SOI]) + _marker(_APP0, b"JFIF\0\x01\x02\x00\x00\x01\x00\x01\x00\x00")
+    rest = _marker(_DQT, b"\x00" + luma.tobytes() + b"\x01" + chroma.tobytes())
+    components = bytes([1, sampling, 0, 2, 0x11, 1, 3, 0x11, 1])
+    rest += _marker(_SOF0, struct.pack(">BHHB", 8, layout.height, layout.width, 3) + components)
+    for slot, name in _HUFFMAN_SLOTS:
+        table = STANDARD_HUFFMAN[name]
+        rest += _marker(_DHT, bytes([slot, *table.counts]) + table.symbols)
+    if layout.rows > 1:
+        rest += _marker(_DRI, struct.pack(">H", layout.mcus_per_row))
+    rest += _marker(_SOS, bytes([3, 1, 0x00, 2, 0x11, 3, 0x11, 0, 63, 0]))
+    return first, rest
+
+
+def index_markers(layout: Layout, positions: NDArray[np.integer], stream_bytes: int) -> bytes:
+    """The APP9 markers for a stream, or nothing where an index is not worth it or cannot be written.
+
+    Arguments:
+        layout: of the frame.
+        positions: bit position of every segment in the stream, shape (rows, segments_per_row).
+        stream_bytes: length of the stream with all markers.
+    """
+    affordable = int(stream_bytes * INDEX_BUDGET) // 2 // layout.rows
+    if affordable < 2:
+        return b""
+    per_entry = -(-layout.segments_per_row // min(affordable, layout.segments_per_row))
+    starts = positions[:, ::per_entry].ravel().astype(np.int64)
+    bits = np.diff(starts, append=stream_bytes * 8)
+    if bits.max() > 0xFFFF:
+        return b""  # a stretch of near-incompressible noise: restart markers have to do
+    entries = bits.astype("<u2").tobytes()
+    mcus = per_entry * layout.mcus_per_segment
+    step = INDEX_ENTRIES_PER_MARKER
+    return b"".join(
+        _marker(
+            _APP9,
+            _INDEX_HEAD.pack(_INDEX_NAME, _INDEX_VERSION, 0, mcus, first) + entries[2 * first : 2 * (first + step)],
+        )
+        for first in range(0, bits.size, step)
+    )
+
+
+@dataclass(frozen=True)
+class JpegFile:
+    """A parsed file: everything that the decode stages need, bounds already checked."""
+
+    layout: Layout
+    quantisers: NDArray[np.uint8]
+    """Per component (Y, Cb, Cr), zigzag order: shape (3, 64)."""
+    huffman: tuple[HuffmanTable, HuffmanTable, HuffmanTable, HuffmanTable]
+    """DC luma, AC luma, DC chroma, AC chroma."""
+    stream: memoryview
+    """The entropy-coded bytes, with stuffing and restart markers, without EOI."""
+    mcus_per_entry: int
+    """MCUs from one entry to the next within a row; a multiple of ``layout.mcus_per_segment``, or the whole row."""
+    positions: NDArray[np.uint32]
+    """Bit position in ``stream`` of every entry, shape (rows, entries per row)."""
+
+
+def _segments(data: memoryview) -> Iterator[tuple[int, memoryview, int]]:
+    """Marker code, payload, and offset after it, from SOI up to and including SOS."""
+    if len(data) < 4 or data[0] != 0xFF or data[1] != _SOI:
+        raise CorruptJpegError("not a JPEG file: it does not begin with an SOI marker")
+    at = 2
+    while True:
+        if at + 4 > len(data):
+            raise CorruptJpegError("the JPEG file ends before its image data")
+        if data[at] != 0xFF:
+            raise CorruptJpegError(f"a marker is missing at byte {at} of the JPEG file")
+        code = data[at + 1]
+        if code == 0xFF:  # fill byte
+            at += 1
+            continue
+        length = data[at + 2] << 8 | data[at + 3]
+        if length < 2 or at + 2 + length > len(data):
+            raise CorruptJpegError(f"the marker at byte {at} of the JPEG file has an impossible length")
+        yield code, data[at + 4 : at + 2 + length], at + 2 + length
+        at += 2 + length
+
+
+def _parse_huffman(payload: memoryview, tables: dict[int, HuffmanTable]) -> None:
+    while len(payload):
+        if len(payload) < 17:
+            raise CorruptJpegError("a Huffman table is cut off")
+        slot, counts = payload[0], tuple(payload[1:17])
+        total = sum(counts)
+        code = 0
+        for length, count in enumerate(counts, 1):
+            code += count
+            if code > 1 << length:
+                raise CorruptJpegError("a Huffman table has more codes than fit")
+            code <<= 1
+        if total > 256 or len(payload) < 17 + total:
+            raise CorruptJpegError("a Huffman table is cut off")
+        tables[slot] = HuffmanTable(counts, bytes(payload[17 : 17 + total]))
+        payload = payload[17 + total :]
+
+
+def _parse_quantisers(payload: memoryview, tables: dict[int, bytes]) -> None:
+    while len(payload):
+        if payload[0] >> 4:
+            raise ForeignJpegError("16-bit quantisation tables are not decoded here")
+        if len(payload) < 65:
+            raise CorruptJpegError("a quantisation table is cut off")
+        tables[payload[0]] = bytes(payload[1:65])
+        payload = payload[65:]
+
+
+def _restart_positions(stream: memoryview, layout: Layout) -> NDArray[np.uint32]:
+    """Bit position of every row, by looking for the restart markers."""
+    raw = np.frombuffer(stream, np.uint8)
+    ff = np.flatnonzero(raw[:-1] == 0xFF) if raw.size > 1 else np.empty(0, np.int64)
+    following = raw[ff + 1]
+    markers = ff[(following >= _RST0) & (following <= _RST7)]
+    if markers.size != layout.rows - 1:
+        raise CorruptJpegError(f"the JPEG file has {markers.size} restart markers where {layout.rows - 1} belong")
+    return np.concatenate([[0], (markers + 2) * 8]).astype(np.uint32).reshape(-1, 1)
+
+
+def _index_positions(parts: dict[int, tuple[int, bytes]], layout: Layout, stream_bytes: int) -> tuple[int, NDArray]:
+    """MCUs per entry and the bit position of every entry, from the index; ValueError when it does not fit the file."""
+    mcus_per_entry = parts[0][0]
+    if mcus_per_entry < 1 or mcus_per_entry % layout.mcus_per_segment:
+        raise ValueError("entries do not begin with segments")
+    bits = np.frombuffer(b"".join(parts[first][1] for first in sorted(parts)), "<u2").astype(np.int64)
+    per_row = -(-layout.mcus_per_row // mcus_per_entry)
+    if bits.size != layout.rows * per_row:
+        raise ValueError("wrong number of entries")
+    ends = np.cumsum(bits)
+    positions = (ends - bits).reshape(layout.rows, per_row)
+    if ends[-1] > stream_bytes * 8 or np.any(positions[:, 0] % 8):
+        raise ValueError("entries point outside")
+    return mcus_per_entry, positions.astype(np.uint32)
+
+
+def parse(data: bytes | bytearray | memoryview) -> JpegFile:
+    """Takes a JPEG file apart, as far as our decoder takes it.
+
+    Raises:
+        CorruptJpegError: no JPEG, or a broken one.
+        ForeignJpegError: progressive or arithmetic coding, other than 3 components in 4:4:4 or 4:2:0, more than one scan, or no
+            restart marker per MCU row.
+    """
+    view = memoryview(data).cast("B").toreadonly()
+    quantisers: dict[int, bytes] = {}
+    huffman: dict[int, HuffmanTable] = {}
+    index: dict[int, tuple[int, bytes]] = {}
+    layout: Layout | None = None
+    component_quantisers: list[int] = []
+    restart_interval = 0
+    start = 0
+
+    for code, payload, after in _segments(view):
+        if code == _DQT:
+            _parse_quantisers(payload, quantisers)
+        elif code == _DHT:
+            _parse_huffman(payload, huffman)
+        elif code == _DRI and len(payload) == 2:
+            restart_interval = payload[0] << 8 | payload[1]
+        elif code == _APP9 and len(payload) >= _INDEX_HEAD.size and len(payload) % 2 == _INDEX_HEAD.size % 2:
+            name, version, _, mcus, first = _INDEX_HEAD.unpack_from(payload)
+            if name == _INDEX_NAME and version == _INDEX_VERSION:
+                index[first] = (mcus, bytes(payload[_INDEX_HEAD.size :]))
+        elif code in _OTHER_SOF:
+            raise ForeignJpegError("only baseline JPEG is decoded here, not progressive, lossless or arithmetic-coded files")
+        elif code == _SOF0:
+            layout, component_quantisers = _parse_frame(payload)
+        elif code == _SOS:
+            if bytes(payload) != bytes([3, 1, 0x00, 2, 0x11, 3, 0x11, 0, 63, 0]):
+                raise ForeignJpegError("only one scan of the components 1, 2, 3 is decoded here")
+            start = after
+            break
+
+    if layout is None:
+        raise CorruptJpegError("the JPEG file has no frame header before its image data")
+    if layout.rows > 1 and restart_interval != layout.mcus_per_row:
+        raise ForeignJpegError("only files with a restart marker per MCU row are decoded here")
+    try:
+        tables = tuple(huffman[slot] for slot in (0x00, 0x10, 0x01, 0x11))
+        quantiser_rows = np.frombuffer(b"".join(quantisers[q] for q in component_quantisers), np.uint8).reshape(3, 64)
+    except KeyError:
+        raise CorruptJpegError("the JPEG file lacks a table that it uses") from None
+
+    stream = view[start:]
+    if len(stream) >= 2 and stream[-2] == 0xFF and stream[-1] == _EOI:
+        stream = stream[:-2]
+    if not len(stream):
+        raise CorruptJpegError("the JPEG file ends before its image data")
+    mcus_per_entry, positions = layout.mcus_per_row, None
+    if 0 in index:
+        try:
+            mcus_per_entry, positions = _index_positions(index, layout, len(stream) + 2)
+        except (ValueError, KeyError):
+            positions = None  # whoever changed the file left its index behind: restart markers tell the truth
+    if positions is None:
+        mcus_per_entry, positions = layout.mcus_per_row, _restart_positions(stream, layout)
+    return JpegFile(layout, quantiser_rows, tables, stream, mcus_per_entry, positions)  # type: ignore[arg-type]
+
+
+def _parse_frame(payload: memoryview) -> tuple[Layout, list[int]]:
+    if len(payload) < 6:
+        raise CorruptJpegError("the frame header is cut off")
+    precision, height, width, components = struct.unpack_from(">BHHB", payload)
+    if precision != 8 or components != 3 or len(payload) != 15:
+        raise ForeignJpegError("only 8-bit files of three components are decoded here")
+    if not width or not height:
+        raise CorruptJpegError("the JPEG file has no size")
+    ids, samplings, tables = bytes(payload[6::3]), bytes(payload[7::3]), list(payload[8::3])
+    subsampling = {b"\x11\x11\x11": "444", b"\x22\x11\x11": "420"}.get(samplings)
+    if ids != b"\x01\x02\x03" or subsampling is None:
+        raise ForeignJpegError("only 4:4:4 and 4:2:0 are decoded here")
+    return Layout(width, height, subsampling), tables

@@ -1,0 +1,520 @@
+"""Textures to JPEG files on the GPU: three compute passes, and a readback of nothing but the compressed bytes.
+
+:meth:`JpegEncoder.encode` reads from top to bottom as the list of what the GPU does. The stages are the ``.wgsl`` files beside
+this one; the bytes around the entropy-coded stream are made in :mod:`.bitstream`. This module knows nothing of canvases.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections import OrderedDict, deque
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import wgpu
+
+from ...readback import GPUFuture, Readback
+from ..frame import EncodedFrame
+from ..wgsl import assemble
+from .bitstream import MAX_SIDE, SUBSAMPLINGS, Layout, file_head, index_markers
+from .tables import (
+    AAN_SCALE,
+    STANDARD_HUFFMAN,
+    ZIGZAG,
+    check_quality,
+    quantisation_tables,
+    worst_case_block_bits,
+)
+
+__all__ = ["JpegEncoder", "check_source"]
+
+# Mirrors shaders/encoder_frame.wgsl.
+_RECORD_BYTES = 32
+_RESULT_POSITIONS = 16
+_FLAG_OVERFLOW = 1
+
+# Stuffing adds a byte for each 0xFF. The bound of worst_case_block_bits leaves codes no room for many; this is ample.
+_STUFFING_ALLOWANCE = 1.25
+_ALIGNMENT = 256
+
+_SOURCE_FORMATS = {
+    "rgba8unorm": "rgba8unorm",
+    "rgba8unorm-srgb": "rgba8unorm",
+    "bgra8unorm": "bgra8unorm",
+    "bgra8unorm-srgb": "bgra8unorm",
+}
+"""Texture format -> format of the view that gives the encoded values, not linear ones."""
+
+
+def _align(size: float, to: int = _ALIGNMENT) -> int:
+    return -(-int(size) // to) * to
+
+
+def check_source(texture: wgpu.GPUTexture, device: wgpu.GPUDevice, usage: str = "TEXTURE_BINDING") -> None:
+    """Raises an error that names the cure when a texture cannot be encoded."""
+    if not isinstance(texture, wgpu.GPUTexture):
+        raise TypeError(f"encode() takes a wgpu.GPUTexture, not {type(texture).__name__}")
+    if texture._device is not device:
+        raise ValueError("the texture belongs to another device than the encoder: make the encoder with the texture's device")
+    if not texture.usage & wgpu.TextureUsage[usage]:
+        raise ValueError(f"the texture cannot be read: create it with usage wgpu.TextureUsage.{usage}")
+    if texture.format not in _SOURCE_FORMATS:
+        raise ValueError(f"texture format {texture.format!r} cannot be encoded, only {', '.join(_SOURCE_FORMATS)}")
+    width, height, layers = texture.size
+    if texture.dimension != "2d" or layers != 1 or texture.sample_count != 1:
+        raise ValueError("only plain 2D textures can be encoded: no layers, no multisampling")
+    if max(width, height) > MAX_SIDE:
+        raise ValueError(f"a JPEG has at most {MAX_SIDE} pixels a side, the texture is {width}x{height}")
+
+
+def _encoded_view(texture: wgpu.GPUTexture) -> wgpu.GPUTextureView:
+    view_format = _SOURCE_FORMATS[texture.format]
+    try:
+        return texture.create_view(format=view_format)
+    except wgpu.GPUValidationError:
+        raise ValueError(
+            f"a {texture.format!r} texture can be encoded only if it is created with view_formats=[{view_format!r}]"
+        ) from None
+
+
+@lru_cache(maxsize=128)
+def _tables(quality: int) -> bytes:
+    """The storage buffer ``Tables`` of encode_segment.wgsl."""
+    scale = np.outer(AAN_SCALE, AAN_SCALE).ravel() * 8
+    reciprocal = (1 / (quantisation_tables(quality) * scale)).astype(np.float32)
+    position = np.empty(64, np.uint32)
+    position[ZIGZAG] = np.arange(64)
+    huffman = [
+        STANDARD_HUFFMAN[name].packed(size)
+        for name, size in (("ac_luma", 256), ("ac_chroma", 256), ("dc_luma", 16), ("dc_chroma", 16))
+    ]
+    return b"".join(part.tobytes() for part in (reciprocal, position, *huffman))
+
+
+def _worst_case_mcu_bits(layout: Layout, quality: int) -> int:
+    luma_blocks = layout.blocks_per_mcu - 2
+    return luma_blocks * worst_case_block_bits(quality, False) + 2 * worst_case_block_bits(quality, True)
+
+
+@dataclass
+class _Pipelines:
+    encode_segment: wgpu.GPUComputePipeline
+    place_segments: wgpu.GPUComputePipeline
+    write_stream: wgpu.GPUComputePipeline
+
+
+_pipelines: weakref.WeakKeyDictionary[wgpu.GPUDevice, dict[str, _Pipelines]] = weakref.WeakKeyDictionary()
+
+
+def _get_pipelines(device: wgpu.GPUDevice, layout: Layout) -> _Pipelines:
+    """Compiled once per device and subsampling, for all encoders."""
+    compiled = _pipelines.setdefault(device, {})
+    if layout.subsampling not in compiled:
+        compiled[layout.subsampling] = _Pipelines(
+            *(
+                device.create_compute_pipeline(
+                    label=f"rfb_gpu {stage}",
+                    layout="auto",
+                    compute={
+                        "module": device.create_shader_module(
+                            label=f"rfb_gpu {stage}", code=assemble(f"jpeg/{stage}.wgsl", layout.constants)
+                        ),
+                        "entry_point": stage,
+                    },
+                )
+                for stage in ("encode_segment", "place_segments", "write_stream")
+            )
+        )
+    return compiled[layout.subsampling]
+
+
+class _Band:
+    """Some MCU rows of a frame, few enough that their worst case fits the device's buffers."""
+
+    def __init__(self, device: wgpu.GPUDevice, layout: Layout, first_row: int, rows: int, code_bytes: int) -> None:
+        self.first_row = first_row
+        self.rows = rows
+        self.segments = rows * layout.segments_per_row
+        self.stream_start = _align((_RESULT_POSITIONS + self.segments) * 4, 16)
+        self.stream_capacity = _align(code_bytes * _STUFFING_ALLOWANCE + 4 * rows)
+        self.result_bytes = _align(self.stream_start + self.stream_capacity)
+        is_last = first_row + rows == layout.rows
+        self.frame = device.create_buffer_with_data(
+            label="rfb_gpu frame",
+            data=np.array(
+                [
+                    layout.width,
+                    layout.height,
+                    0,
+                    0,
+                    layout.mcus_per_row,
+                    layout.segments_per_row,
+                    first_row,
+                    rows,
+                    code_bytes // 4,
+                    self.stream_start,
+                    self.stream_capacity,
+                    is_last,
+                ],
+                np.uint32,
+            ).tobytes(),
+            usage=wgpu.BufferUsage.UNIFORM,
+        )
+
+
+class _Slot:
+    """What one frame in flight owns: per band a result buffer and its readback."""
+
+    def __init__(self, device: wgpu.GPUDevice, bands: list[_Band], history: deque[int]) -> None:
+        usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
+        self.results = [
+            device.create_buffer(label="rfb_gpu result", size=band.result_bytes, usage=usage) for band in bands
+        ]
+        self.used = [band.result_bytes for band in bands]  # bytes that may be non-zero
+        self.readbacks = [Readback(device, result, history) for result in self.results]
+        self.busy = False
+
+
+class _Plan:
+    """All buffers for frames of one layout, up to some worst case."""
+
+    def __init__(self, device: wgpu.GPUDevice, layout: Layout, mcu_bits: int, slots: int) -> None:
+        self.layout = layout
+        self.mcu_bits = mcu_bits
+        # Each segment rounds up to a word of scratch.
+        row_bytes = layout.mcus_per_row * mcu_bits / 8 + layout.segments_per_row * 4
+        most_bytes = min(device.limits["max-storage-buffer-binding-size"], device.limits["max-buffer-size"])
+        head_bytes = 4 * (_RESULT_POSITIONS + layout.segments_per_row) + 4 * _ALIGNMENT
+        rows_per_band = int(
+            min(
+                (most_bytes - head_bytes) / (row_bytes * _STUFFING_ALLOWANCE + 4 * layout.segments_per_row + 4),
+                device.limits["max-compute-workgroups-per-dimension"],
+                layout.rows,
+            )
+        )
+        if rows_per_band < 1:
+            raise ValueError(
+                f"a row of {layout.width} pixels needs a buffer of {int(row_bytes * _STUFFING_ALLOWANCE)} bytes, the device's "
+                f"limit max-storage-buffer-binding-size is {most_bytes}: request a device with a higher limit"
+            )
+        code_bytes = _align(row_bytes * rows_per_band)
+        self.bands = [
+            _Band(device, layout, first, min(rows_per_band, layout.rows - first), code_bytes)
+            for first in range(0, layout.rows, rows_per_band)
+        ]
+        segments = max(band.segments for band in self.bands)
+        storage = wgpu.BufferUsage.STORAGE
+
+        def buffer(label: str, size: int) -> wgpu.GPUBuffer:
+            return device.create_buffer(label=f"rfb_gpu {label}", size=size, usage=storage)
+
+        self.tables = device.create_buffer(
+            label="rfb_gpu tables", size=len(_tables(50)), usage=storage | wgpu.BufferUsage.COPY_DST
+        )
+        self.scratch = buffer("scratch", code_bytes)
+        self.records = buffer("records", segments * _RECORD_BYTES)
+        self.places = buffer("places", segments * 8)
+        self.row_bytes = buffer("row lengths", rows_per_band * 4)
+        self.slots = [_Slot(device, self.bands, deque(maxlen=Readback.HISTORY)) for _ in range(slots)]
+        self.bind_groups: OrderedDict[int, tuple[Any, list[list[list[wgpu.GPUBindGroup]]]]] = OrderedDict()
+        self.retired = False
+
+    def fits(self, layout: Layout, mcu_bits: int) -> bool:
+        # Not kept when it is more than twice as large as needed: memory follows the quality down as well.
+        return layout == self.layout and mcu_bits <= self.mcu_bits <= 2 * mcu_bits + 64
+
+    def destroy(self) -> None:
+        self.bind_groups.clear()
+        for buffer in (self.tables, self.scratch, self.records, self.places, self.row_bytes):
+            buffer.destroy()
+        for band in self.bands:
+            band.frame.destroy()
+        for slot in self.slots:
+            for readback in slot.readbacks:
+                readback.destroy()
+            for result in slot.results:
+                result.destroy()
+
+    def retire(self) -> None:
+        """Frees everything as soon as no frame is in flight."""
+        self.retired = True
+        self.let_go()
+
+    def let_go(self) -> None:
+        if self.retired and not any(slot.busy for slot in self.slots):
+            self.destroy()
+
+
+class JpegEncoder:
+    """Encodes textures to baseline JPEG files on the device that holds them.
+
+    Arguments:
+        device: the device of the textures. Its default limits suffice, no optional feature is needed.
+        quality: 1 to 100, on the scale of the IJG's library. Can be changed between frames.
+        subsampling: ``"444"`` (colour at full resolution: plots, text, thin lines) or ``"420"`` (half, about 1/3 fewer bytes).
+        slots: how many frames can be in flight. Encoding one more waits for the oldest.
+        profile: also time each pass on the GPU; needs the device feature ``timestamp-query``.
+
+    Raises:
+        ValueError, TypeError: an argument is out of its range.
+
+    The files are complete, any decoder opens them; a restart marker follows every MCU row and, from a few kB on, an index in APP9
+    markers lets :class:`JpegDecoder` decode in parallel. Memory: about 15 bytes a pixel at quality 80, because buffers hold the
+    worst frame there can be.
+
+    Method: fused colour conversion, AAN DCT and Huffman coding per segment into scratch memory, a prefix sum over segment lengths, and
+    byte stuffing with 0xFF bytes counted beforehand for all bit offsets. Alpha is ignored.
+    """
+
+    name = "GPU JPEG"
+
+    def __init__(
+        self,
+        device: wgpu.GPUDevice,
+        quality: int = 80,
+        subsampling: str = "444",
+        *,
+        slots: int = 3,
+        profile: bool = False,
+    ) -> None:
+        if not isinstance(device, wgpu.GPUDevice):
+            raise TypeError(f"device must be a wgpu.GPUDevice, not {type(device).__name__}")
+        if slots < 1:
+            raise ValueError(f"slots must be 1 or more, not {slots}")
+        if profile and "timestamp-query" not in device.features:
+            raise ValueError("profile=True needs a device with the feature 'timestamp-query'")
+        self._device = device
+        self.quality = quality
+        self.subsampling = subsampling
+        self._slot_count = slots
+        self._plan: _Plan | None = None
+        self._in_flight: deque[GPUFuture[EncodedFrame]] = deque()
+        self._closed = False
+        self._profiler = _Profiler(device) if profile else None
+
+    @property
+    def quality(self) -> int:
+        """1 to 100. Frames in flight keep theirs."""
+        return self._quality
+
+    @quality.setter
+    def quality(self, quality: int) -> None:
+        self._quality = check_quality(quality)
+
+    @property
+    def subsampling(self) -> str:
+        """``"444"`` or ``"420"``. Frames in flight keep theirs."""
+        return self._subsampling
+
+    @subsampling.setter
+    def subsampling(self, subsampling: str) -> None:
+        if subsampling not in SUBSAMPLINGS:
+            raise ValueError(f"subsampling must be one of {', '.join(map(repr, SUBSAMPLINGS))}, not {subsampling!r}")
+        self._subsampling = subsampling
+
+    @property
+    def ready(self) -> bool:
+        """Whether a slot is free, so that :meth:`encode` returns at once."""
+        self._forget_done()
+        return len(self._in_flight) < self._slot_count
+
+    def encode(self, texture: wgpu.GPUTexture) -> GPUFuture[EncodedFrame]:
+        """Encodes what the texture holds once all work submitted so far is done.
+
+        The texture may be drawn to again right after this call. Returns at once, except when all slots are in flight: then it first waits
+        for the oldest frame.
+
+        Arguments:
+            texture: 2D, ``rgba8unorm`` or ``bgra8unorm`` or their ``-srgb`` forms, with usage ``TEXTURE_BINDING``; an ``-srgb``
+                texture must have been made with the plain format among its ``view_formats``.
+
+        Raises:
+            TypeError, ValueError: the texture cannot be encoded; the message says what to change.
+            RuntimeError: the encoder is closed.
+        """
+        began = time.perf_counter()
+        if self._closed:
+            raise RuntimeError("the encoder is closed")
+        check_source(texture, self._device)
+        while not self.ready:
+            self._in_flight[0].result()
+
+        layout = Layout(*texture.size[:2], self._subsampling)
+        plan = self._plan_for(layout)
+        slot = next(slot for slot in plan.slots if not slot.busy)
+        groups = self._bind_groups(plan, texture)[plan.slots.index(slot)]
+        pipelines = _get_pipelines(self._device, layout)
+        self._device.queue.write_buffer(plan.tables, 0, _tables(self._quality))
+
+        commands = self._device.create_command_encoder(label="rfb_gpu jpeg")
+        for i, band in enumerate(plan.bands):
+            commands.clear_buffer(slot.results[i], 0, slot.used[i])
+            self._dispatch(commands, pipelines.encode_segment, groups[i][0], (layout.segments_per_row, band.rows))
+            self._dispatch(commands, pipelines.place_segments, groups[i][1], (band.rows,))
+            self._dispatch(commands, pipelines.write_stream, groups[i][2], (layout.segments_per_row, band.rows))
+            slot.readbacks[i].record(commands)
+        if self._profiler:
+            self._profiler.record(commands)
+        self._device.queue.submit([commands.finish()])
+
+        slot.busy = True
+        submitted = time.perf_counter()
+        future = GPUFuture(self._collect(plan, slot, self._quality, began, submitted))
+        self._in_flight.append(future)
+        return future
+
+    def close(self) -> None:
+        """Frees all buffers, those of frames in flight as soon as these are done."""
+        self._closed = True
+        if self._plan is not None:
+            self._plan.retire()
+            self._plan = None
+
+    def _forget_done(self) -> None:
+        while self._in_flight and self._in_flight[0].done():
+            self._in_flight.popleft()
+
+    def _plan_for(self, layout: Layout) -> _Plan:
+        mcu_bits = _worst_case_mcu_bits(layout, self._quality)
+        if self._plan is None or not self._plan.fits(layout, mcu_bits):
+            plan = _Plan(self._device, layout, mcu_bits, self._slot_count)
+            if self._plan is not None:
+                self._plan.retire()
+            self._plan = plan
+        return self._plan
+
+    def _bind_groups(self, plan: _Plan, texture: wgpu.GPUTexture) -> list[list[list[wgpu.GPUBindGroup]]]:
+        """By slot, band and stage. Only the first stage's depend on the texture; a canvas draws into few of them."""
+        known = plan.bind_groups.get(id(texture))
+        if known is not None and known[0]() is texture:
+            plan.bind_groups.move_to_end(id(texture))
+            return known[1]
+        view = _encoded_view(texture)
+        pipelines = _get_pipelines(self._device, plan.layout)
+
+        def group(pipeline: wgpu.GPUComputePipeline, *resources: Any) -> wgpu.GPUBindGroup:
+            return self._device.create_bind_group(
+                layout=pipeline.get_bind_group_layout(0),
+                entries=[{"binding": i, "resource": resource} for i, resource in enumerate(resources)],
+            )
+
+        groups = [
+            [
+                [
+                    group(
+                        pipelines.encode_segment, band.frame, view, plan.tables, plan.scratch, plan.records, slot.results[i]
+                    ),
+                    group(pipelines.place_segments, band.frame, plan.records, plan.places, plan.row_bytes),
+                    group(
+                        pipelines.write_stream,
+                        band.frame,
+                        plan.scratch,
+                        plan.records,
+                        plan.places,
+                        plan.row_bytes,
+                        slot.results[i],
+                    ),
+                ]
+                for i, band in enumerate(plan.bands)
+            ]
+            for slot in plan.slots
+        ]
+        plan.bind_groups[id(texture)] = (weakref.ref(texture), groups)
+        while len(plan.bind_groups) > 4:
+            plan.bind_groups.popitem(last=False)
+        return groups
+
+    def _dispatch(
+        self,
+        commands: wgpu.GPUCommandEncoder,
+        pipeline: wgpu.GPUComputePipeline,
+        group: wgpu.GPUBindGroup,
+        workgroups: tuple[int, ...],
+    ) -> None:
+        stamps = self._profiler.next_pass(pipeline.label) if self._profiler else None
+        compute = commands.begin_compute_pass(timestamp_writes=stamps)
+        compute.set_pipeline(pipeline)
+        compute.set_bind_group(0, group)
+        compute.dispatch_workgroups(*workgroups)
+        compute.end()
+
+    def _collect(
+        self, plan: _Plan, slot: _Slot, quality: int, began: float, submitted: float
+    ) -> Generator[Any, None, EncodedFrame]:
+        """Waits for the bands' bytes and puts the file together."""
+        layout = plan.layout
+        streams: list[bytes] = []
+        positions: list[np.ndarray] = []
+        stream_bytes = 0
+        try:
+            for band, readback, i in zip(plan.bands, slot.readbacks, range(len(plan.bands)), strict=True):
+
+                def length_of(head: memoryview, band: _Band = band) -> int:
+                    return band.stream_start + int(np.frombuffer(head, np.uint32, 3)[1])
+
+                mapped = yield from readback.read(length_of)
+                try:
+                    head = np.frombuffer(b"".join(mapped.slice(0, band.stream_start)), np.uint32)
+                    length, flags = int(head[1]), int(head[2])
+                    if flags & _FLAG_OVERFLOW:
+                        raise RuntimeError("the frame is longer than the longest that there can be: please report this")
+                    slot.used[i] = min(_align(band.stream_start + length + 4), band.result_bytes)
+                    segments = head[_RESULT_POSITIONS : _RESULT_POSITIONS + band.segments]
+                    positions.append(segments.reshape(band.rows, -1).astype(np.int64) + stream_bytes * 8)
+                    streams += mapped.slice(band.stream_start, band.stream_start + length)
+                    stream_bytes += length
+                    if len(plan.bands) > 1:
+                        streams = [b"".join(streams)]  # before the next band's wait: mapped memory goes back below
+                    first, rest = file_head(layout, quality)
+                    if i == len(plan.bands) - 1:
+                        index = index_markers(layout, np.concatenate(positions), stream_bytes)
+                        data = b"".join([first, index, rest, *streams])
+                finally:
+                    readback.release()
+        finally:
+            slot.busy = False
+            plan.let_go()
+        timings = {"submit": submitted - began, "ready": time.perf_counter() - began}
+        if self._profiler:
+            timings |= self._profiler.read()
+        return EncodedFrame(data, layout.width, layout.height, "jpeg", quality, layout.subsampling, timings)
+
+
+class _Profiler:
+    """Times the passes of one frame by timestamps at their beginning and end."""
+
+    MAX_PASSES = 64
+
+    def __init__(self, device: wgpu.GPUDevice) -> None:
+        self._device = device
+        self._queries = device.create_query_set(type="timestamp", count=2 * self.MAX_PASSES)
+        self._resolved = device.create_buffer(
+            size=16 * self.MAX_PASSES, usage=wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
+        )
+        self._labels: list[str] = []
+
+    def next_pass(self, label: str) -> dict[str, Any]:
+        n = 2 * len(self._labels)
+        self._labels.append(label.removeprefix("rfb_gpu "))
+        return {
+            "query_set": self._queries,
+            "beginning_of_pass_write_index": n,
+            "end_of_pass_write_index": n + 1,
+        }
+
+    def record(self, commands: wgpu.GPUCommandEncoder) -> None:
+        commands.resolve_query_set(self._queries, 0, 2 * len(self._labels), self._resolved, 0)
+
+    def read(self) -> dict[str, float]:
+        """Seconds per pass, and ``gpu``: from the beginning of the first to the end of the last."""
+        labels, self._labels = self._labels, []
+        # Timestamps count nanoseconds in WebGPU.
+        stamps = np.frombuffer(self._device.queue.read_buffer(self._resolved, 0, 16 * len(labels)), np.uint64) * 1e-9
+        seconds = {"gpu": float(stamps.max() - stamps.min())}
+        for i, label in enumerate(labels):
+            seconds[label] = seconds.get(label, 0.0) + float(stamps[2 * i + 1] - stamps[2 * i])
+        return seconds

@@ -1,0 +1,145 @@
+// Stage 3 of 3: the bytes of the file, one workgroup per segment.
+//
+// in:       `scratch`, `records`, `places`, `row_bytes`
+// out:      `result`: the stuffed stream with its markers, the position of every segment, the length
+// dispatch: (segments_per_row, rows), 64 threads, a thread per 4 bytes before stuffing
+// moves:    the code once in, the stream once out
+//
+// `result` must be zero where the stream goes: bytes are put in by atomicOr, because neighbours share words.
+
+#import encoder_frame
+#import scan
+
+const WORKGROUP_SIZE = 64u;
+const RST0 = 0xd0u;
+const EOI = 0xd9u;
+
+@group(0) @binding(0) var<uniform> frame: Frame;
+@group(0) @binding(1) var<storage, read> scratch: array<u32>;
+@group(0) @binding(2) var<storage, read> records: array<u32>;
+@group(0) @binding(3) var<storage, read> places: array<vec2u>;
+@group(0) @binding(4) var<storage, read> row_bytes: array<u32>;
+@group(0) @binding(5) var<storage, read_write> result: array<atomic<u32>>;
+
+fn put_word(word: u32, bits: u32) {
+    if (bits == 0u) {
+        return;
+    }
+    let end = (frame.stream_start + frame.stream_capacity) >> 2u;
+    if (word < end) {
+        atomicOr(&result[word], bits);
+    } else {
+        atomicOr(&result[RESULT_FLAGS], FLAG_OVERFLOW);
+    }
+}
+
+/// Puts up to 8 bytes, first byte lowest, at a byte position of the stream.
+fn put_bytes(at: u32, bytes: vec2u) {
+    let position = frame.stream_start + at;
+    let word = position >> 2u;
+    let shift = (position & 3u) * 8u;
+    if (shift == 0u) {
+        put_word(word, bytes.x);
+        put_word(word + 1u, bytes.y);
+    } else {
+        put_word(word, bytes.x << shift);
+        put_word(word + 1u, (bytes.x >> (32u - shift)) | (bytes.y << shift));
+        put_word(word + 2u, bytes.y >> (32u - shift));
+    }
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn write_stream(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
+    let segment = group.y * frame.segments_per_row + group.x;
+    let record = segment * RECORD_WORDS;
+    let bits = records[record + RECORD_BITS];
+    let scratch_start = records[record + RECORD_SCRATCH];
+    let place = places[segment];
+    let offset = place.x & 7u;
+    let is_row_end = group.x == frame.segments_per_row - 1u;
+
+    // The rows above.
+    var above = 0u;
+    for (var row = thread; row < group.y; row += WORKGROUP_SIZE) {
+        above += row_bytes[row];
+    }
+    above = inclusive_sum(above, thread);
+    let row_start = workgroup_sum();
+    workgroupBarrier();
+
+    var byte_start = row_start + (place.x >> 3u) + place.y;
+    if (thread == 0u) {
+        atomicStore(&result[RESULT_POSITIONS + segment], byte_start * 8u + offset);
+    }
+
+    // Bits of the byte that this segment shares with the one before: written there, but needed to see whether it is 0xFF.
+    var before = 0u;
+    if (offset > 0u) {
+        before = (records[record - RECORD_WORDS + RECORD_ENDS] >> 8u) & low_bits(offset);
+    }
+    let code_words = (bits + 31u) >> 5u;
+    let end = offset + bits;                            // in bits from the first byte's beginning
+    let bytes = (end + 7u) >> 3u;
+    for (var chunk = 0u; chunk * 4u < bytes; chunk += WORKGROUP_SIZE) {
+        let i = chunk + thread;
+        let start = i * 32u;
+        var word = 0u;                                  // 4 bytes of the stream, first byte highest
+        var seen = 0u;                                  // the same with `before`
+        var ff_count = 0u;
+        if (i * 4u < bytes) {
+            if (i < code_words) {
+                word = scratch[scratch_start + i] >> offset;
+            }
+            if (i > 0u && offset > 0u) {
+                word |= scratch[scratch_start + i - 1u] << (32u - offset);
+            }
+            if (is_row_end && start < end && end < start + 32u) {
+                // Fill up the row's last byte with ones.
+                let padding = (8u - (end & 7u)) & 7u;
+                word |= low_bits(padding) << (32u - (end - start) - padding);
+            }
+            seen = word;
+            if (i == 0u && offset > 0u) {
+                seen |= before << (32u - offset);
+            }
+            for (var k = 0u; k < 4u; k++) {
+                // A byte that this segment does not finish is the next segment's to stuff.
+                let byte_end = start + k * 8u + 8u;
+                let is_finished = byte_end <= end || (is_row_end && byte_end < end + 8u);
+                ff_count += select(0u, 1u, is_finished && ((seen >> (24u - k * 8u)) & 0xffu) == 0xffu);
+            }
+        }
+        let stuffed = inclusive_sum(ff_count, thread);
+        let stuffed_here = workgroup_sum();
+        workgroupBarrier();
+
+        if (i * 4u < bytes) {
+            var out = vec2u(0u);
+            var shift = 0u;
+            for (var k = 0u; k < 4u; k++) {
+                let byte = (word >> (24u - k * 8u)) & 0xffu;
+                if (shift < 32u) {
+                    out.x |= byte << shift;
+                } else {
+                    out.y |= byte << (shift - 32u);
+                }
+                let byte_end = start + k * 8u + 8u;
+                let is_finished = byte_end <= end || (is_row_end && byte_end < end + 8u);
+                let is_ff = is_finished && ((seen >> (24u - k * 8u)) & 0xffu) == 0xffu;
+                shift += select(8u, 16u, is_ff);
+            }
+            put_bytes(byte_start + i * 4u + stuffed - ff_count, out);
+        }
+        byte_start += stuffed_here;
+    }
+
+    if (is_row_end && thread == 0u) {
+        let row_end = row_start + row_bytes[group.y];
+        let is_band_end = group.y == frame.rows - 1u;
+        let marker = select(RST0 + ((frame.first_row + group.y) & 7u), EOI, is_band_end && frame.is_last_band == 1u);
+        put_bytes(row_end - 2u, vec2u(0xffu | (marker << 8u), 0u));
+        if (is_band_end) {
+            atomicStore(&result[RESULT_STREAM_BYTES], row_end);
+        }
+    }
+}

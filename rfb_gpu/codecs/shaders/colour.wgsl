@@ -1,0 +1,24 @@
+// JFIF colour: full-range BT.601 on sRGB-encoded values, in whole numbers.
+// Fixed point with 16 fractional bits, the weights of T.871 section 7 rounded to it. Luma and chroma must be integers: two
+// workgroups that sum the same samples in another order have to get the same DC (see encode_segment.wgsl).
+
+const HALF: i32 = 32768;
+
+/// Luma minus 128, -128..127.
+fn luma_of(rgb: vec3i) -> i32 {
+    return ((19595 * rgb.r + 38470 * rgb.g + 7471 * rgb.b + HALF) >> 16u) - 128;
+}
+
+/// Cb and Cr minus 128, -128..127. The rounding constant is just below one half, so that pure blue and red stay in range.
+fn chroma_of(rgb: vec3i) -> vec2i {
+    return vec2i(
+        (-11059 * rgb.r - 21709 * rgb.g + 32768 * rgb.b + HALF - 1) >> 16u,
+        (32768 * rgb.r - 27439 * rgb.g - 5329 * rgb.b + HALF - 1) >> 16u,
+    );
+}
+
+/// R, G and B in 0..1 from luma and chroma, all three minus 128.
+fn rgb_of(y: f32, cb: f32, cr: f32) -> vec3f {
+    let rgb = vec3f(y + 1.402 * cr, y - 0.344136286 * cb - 0.714136286 * cr, y + 1.772 * cb);
+    return clamp(round(rgb + 128.0), vec3f(0.0), vec3f(255.0)) / 255.0;
+}

@@ -1,0 +1,55 @@
+"""Assembles a compute stage from its .wgsl file: constants first, then the modules that it imports, then the stage itself.
+
+The same files are bundled into the front end, which does the same three steps in ``js/src/decoders/wgsl.ts``. Whatever the
+two hosts' compilers need differently belongs here and there, and nowhere else. Never a preprocessor: no conditions, no macros;
+a stage chooses by a ``const`` that the shader compiler folds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+__all__ = ["assemble"]
+
+_CODECS = Path(__file__).parent
+_IMPORT = re.compile(r"^#import +([a-z0-9_]+) *$", re.MULTILINE)
+
+
+@cache
+def _read(path: str) -> str:
+    return (_CODECS / path).read_text(encoding="utf-8")
+
+
+def _literal(value: bool | int | float) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value}u" if isinstance(value, int) else repr(value)
+
+
+def assemble(stage: str, constants: Mapping[str, bool | int | float] | None = None) -> str:
+    """The complete WGSL of one stage.
+
+    Arguments:
+        stage: path of the stage below ``rfb_gpu/codecs``, e.g. ``"jpeg/encode_segment.wgsl"``.
+        constants: module-scope constants to put in front; ``bool``, ``int`` (as ``u32``) or ``float`` (as ``f32``).
+
+    A line ``#import name`` stands for ``rfb_gpu/codecs/shaders/name.wgsl``; each module is taken once, in the order of first
+    mention, modules may import modules.
+    """
+    parts: list[str] = [f"const {name} = {_literal(value)};" for name, value in (constants or {}).items()]
+    seen: set[str] = set()
+
+    def add(path: str) -> None:
+        text = _read(path)
+        for name in _IMPORT.findall(text):
+            module = f"shaders/{name}.wgsl"
+            if module not in seen:
+                seen.add(module)
+                add(module)
+        parts.append(_IMPORT.sub("", text))
+
+    add(stage)
+    return "\n".join(parts)
