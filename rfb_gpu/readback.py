@@ -1,8 +1,8 @@
 """From GPU memory to bytes without stalling: futures of GPU work, and staging buffers that copy only what is expected.
 
-A :class:`GPUFuture` runs a generator that yields what it waits for (a map, work on another thread) and finally returns the result. On
-an event loop it goes on by itself as each wait ends, on that loop, never on the thread where the wait ended. Without a loop
-(a script), :meth:`GPUFuture.result` drives it. This module never decides what is encoded or sent.
+A :class:`GPUFuture` runs a generator that yields what it waits for (a map, work on another thread) and finally returns the
+result. On an event loop it goes on by itself as each wait ends, on that loop, never on the thread where the wait ended.
+Without a loop (a script), :meth:`GPUFuture.result` drives it. This module never decides what is encoded or sent.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ class GPUFuture(Generic[T]):
     def __await__(self) -> Generator[Any, None, T]:
         while not self.done():
             if self._follows_loop:
-                waiter = asyncio.get_running_loop().create_future()
-                self.add_done_callback(lambda _: waiter.done() or waiter.set_result(None))
-                yield from waiter
+                arrived = asyncio.Event()
+                self.add_done_callback(lambda _, arrived=arrived: arrived.set())  # type: ignore[misc]
+                yield from arrived.wait().__await__()
             else:
                 # Made before there was a loop: nobody will call us, so a thread waits in our place.
                 waiting_for = self._waiting_for
@@ -110,7 +110,9 @@ class GPUFuture(Generic[T]):
             waiting_for.add_done_callback(lambda f: call_soon(self._advance, f))
         else:
             waiting_for.then(
-                lambda _: self._advance(waiting_for), lambda _: self._advance(waiting_for), title="rfb_gpu readback"
+                lambda _: self._advance(waiting_for),
+                lambda _: self._advance(waiting_for),
+                title="rfb_gpu readback",
             )
 
 
@@ -167,7 +169,9 @@ class Readback:
             # Twice what is needed: lengths wander, and a buffer made anew stalls the driver.
             size = min(-(-2 * self._copied // self.ALIGNMENT) * self.ALIGNMENT, self._source.size)
             self._staging = self._device.create_buffer(
-                label="rfb_gpu staging", size=size, usage=wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.MAP_READ
+                label="rfb_gpu staging",
+                size=size,
+                usage=wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.MAP_READ,
             )
         commands.copy_buffer_to_buffer(self._source, 0, self._staging, 0, self._copied)
 
@@ -191,7 +195,9 @@ class Readback:
         if staging.size < rest:
             staging.destroy()
             self._staging = staging = self._device.create_buffer(
-                label="rfb_gpu staging", size=rest, usage=wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.MAP_READ
+                label="rfb_gpu staging",
+                size=rest,
+                usage=wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.MAP_READ,
             )
         commands = self._device.create_command_encoder()
         commands.copy_buffer_to_buffer(self._source, self._copied, staging, 0, rest)

@@ -5,8 +5,8 @@ index in APP9 markers that lets a decoder start in many places at once. Other de
 
 The index: ``"RFBG" 0``, version (u8), reserved (u8), MCUs per entry (u16), number of the marker's first entry (u32), then u16 each:
 the bits from the start of one entry to the start of the next, counted in the stuffed stream including padding and restart
-markers. Every MCU row begins a new entry. Little-endian, unlike the rest of the file. More than ``INDEX_ENTRIES_PER_MARKER`` entries
-take several markers.
+markers. Every MCU row begins a new entry. Little-endian, unlike the rest of the file. More than
+``INDEX_ENTRIES_PER_MARKER`` entries take several markers.
 
 Nothing here trusts its input: :func:`parse` raises :class:`ForeignJpegError` for files that our decoder does not take (another
 decoder may) and :class:`CorruptJpegError` for bytes that are no JPEG.
@@ -80,6 +80,7 @@ class Layout:
 
     @property
     def is_subsampled(self) -> bool:
+        """4:2:0."""
         return self.subsampling == "420"
 
     @property
@@ -89,14 +90,17 @@ class Layout:
 
     @property
     def blocks_per_mcu(self) -> int:
+        """Y, Cb, Cr, or four of Y and one each."""
         return 6 if self.is_subsampled else 3
 
     @property
     def mcus_per_segment(self) -> int:
+        """So many that a segment is 24 blocks."""
         return SEGMENT_BLOCKS // self.blocks_per_mcu
 
     @property
     def mcus_per_row(self) -> int:
+        """Also the restart interval."""
         return -(-self.width // self.mcu_size)
 
     @property
@@ -106,6 +110,7 @@ class Layout:
 
     @property
     def segments_per_row(self) -> int:
+        """The last one may be short."""
         return -(-self.mcus_per_row // self.mcus_per_segment)
 
     @property
@@ -165,7 +170,8 @@ def index_markers(layout: Layout, positions: NDArray[np.integer], stream_bytes: 
     return b"".join(
         _marker(
             _APP9,
-            _INDEX_HEAD.pack(_INDEX_NAME, _INDEX_VERSION, 0, mcus, first) + entries[2 * first : 2 * (first + step)],
+            _INDEX_HEAD.pack(_INDEX_NAME, _INDEX_VERSION, 0, mcus, first)
+            + entries[2 * first : 2 * (first + step)],
         )
         for first in range(0, bits.size, step)
     )
@@ -244,11 +250,15 @@ def _restart_positions(stream: memoryview, layout: Layout) -> NDArray[np.uint32]
     following = raw[ff + 1]
     markers = ff[(following >= _RST0) & (following <= _RST7)]
     if markers.size != layout.rows - 1:
-        raise CorruptJpegError(f"the JPEG file has {markers.size} restart markers where {layout.rows - 1} belong")
+        raise CorruptJpegError(
+            f"the JPEG file has {markers.size} restart markers where {layout.rows - 1} belong"
+        )
     return np.concatenate([[0], (markers + 2) * 8]).astype(np.uint32).reshape(-1, 1)
 
 
-def _index_positions(parts: dict[int, tuple[int, bytes]], layout: Layout, stream_bytes: int) -> tuple[int, NDArray]:
+def _index_positions(
+    parts: dict[int, tuple[int, bytes]], layout: Layout, stream_bytes: int
+) -> tuple[int, NDArray[np.uint32]]:
     """MCUs per entry and the bit position of every entry, from the index; ValueError when it does not fit the file."""
     mcus_per_entry = parts[0][0]
     if mcus_per_entry < 1 or mcus_per_entry % layout.mcus_per_segment:
@@ -293,7 +303,9 @@ def parse(data: bytes | bytearray | memoryview) -> JpegFile:
             if name == _INDEX_NAME and version == _INDEX_VERSION:
                 index[first] = (mcus, bytes(payload[_INDEX_HEAD.size :]))
         elif code in _OTHER_SOF:
-            raise ForeignJpegError("only baseline JPEG is decoded here, not progressive, lossless or arithmetic-coded files")
+            raise ForeignJpegError(
+                "only baseline JPEG is decoded here, not progressive, lossless or arithmetic-coded files"
+            )
         elif code == _SOF0:
             layout, component_quantisers = _parse_frame(payload)
         elif code == _SOS:
@@ -308,7 +320,9 @@ def parse(data: bytes | bytearray | memoryview) -> JpegFile:
         raise ForeignJpegError("only files with a restart marker per MCU row are decoded here")
     try:
         tables = tuple(huffman[slot] for slot in (0x00, 0x10, 0x01, 0x11))
-        quantiser_rows = np.frombuffer(b"".join(quantisers[q] for q in component_quantisers), np.uint8).reshape(3, 64)
+        quantiser_rows = np.frombuffer(
+            b"".join(quantisers[q] for q in component_quantisers), np.uint8
+        ).reshape(3, 64)
     except KeyError:
         raise CorruptJpegError("the JPEG file lacks a table that it uses") from None
 

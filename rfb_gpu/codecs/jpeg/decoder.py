@@ -15,8 +15,8 @@ import wgpu
 from numpy.typing import NDArray
 
 from ..wgsl import assemble
-from .bitstream import HuffmanTable, JpegFile, Layout, parse
-from .tables import AAN_SCALE, ZIGZAG
+from .bitstream import JpegFile, Layout, parse
+from .tables import AAN_SCALE, ZIGZAG, HuffmanTable
 
 __all__ = ["JpegDecoder"]
 
@@ -101,7 +101,9 @@ class JpegDecoder:
         self._bind_groups: tuple[str, list[wgpu.GPUBindGroup]] | None = None
         self._picture: weakref.ReferenceType[wgpu.GPUTexture] | None = None
 
-    def decode(self, data: bytes | bytearray | memoryview, *, out: wgpu.GPUTexture | None = None) -> wgpu.GPUTexture:
+    def decode(
+        self, data: bytes | bytearray | memoryview, *, out: wgpu.GPUTexture | None = None
+    ) -> wgpu.GPUTexture:
         """Decodes a file; the work is submitted when this returns, and later submissions see its result.
 
         Arguments:
@@ -121,7 +123,9 @@ class JpegDecoder:
         layout = file.layout
         limit = self._device.limits["max-texture-dimension-2d"]
         if max(layout.width, layout.height) > limit:
-            raise ValueError(f"the picture is {layout.width}x{layout.height}, the device's textures have at most {limit} a side")
+            raise ValueError(
+                f"the picture is {layout.width}x{layout.height}, the device's textures have at most {limit} a side"
+            )
         if out is None:
             usage = wgpu.TextureUsage
             out = self._device.create_texture(
@@ -188,7 +192,9 @@ class JpegDecoder:
         self._reserve("stream", stream_bytes + 4, wgpu.BufferUsage.STORAGE)
         if whole:
             self._device.queue.write_buffer(self._buffers["stream"], 0, file.stream[:whole])
-        self._device.queue.write_buffer(self._buffers["stream"], whole, bytes(file.stream[whole:]).ljust(4, b"\0"))
+        self._device.queue.write_buffer(
+            self._buffers["stream"], whole, bytes(file.stream[whole:]).ljust(4, b"\0")
+        )
         self._write("entries", file.positions.tobytes())
         self._write("huffman", b"".join(decoding_table(table).tobytes() for table in file.huffman))
         self._write("tables", dequantisation_table(file.quantisers))
@@ -201,14 +207,18 @@ class JpegDecoder:
         buffer = self._buffers.get(name)
         if buffer is not None and buffer.size >= size:
             return
-        limit = min(self._device.limits["max-storage-buffer-binding-size"], self._device.limits["max-buffer-size"])
+        limit = min(
+            self._device.limits["max-storage-buffer-binding-size"], self._device.limits["max-buffer-size"]
+        )
         if size > limit:
             raise ValueError(f"decoding needs a buffer of {size} bytes, the device's limit is {limit}")
         if buffer is not None:
             buffer.destroy()
             size = min(size * 3 // 2, limit)
         self._buffers[name] = self._device.create_buffer(
-            label=f"rfb_gpu {name}", size=-(-size // _ALIGNMENT) * _ALIGNMENT, usage=usage | wgpu.BufferUsage.COPY_DST
+            label=f"rfb_gpu {name}",
+            size=-(-size // _ALIGNMENT) * _ALIGNMENT,
+            usage=usage | wgpu.BufferUsage.COPY_DST,
         )
         self._bind_groups = None
 
@@ -218,7 +228,12 @@ class JpegDecoder:
 
     def _groups(self, layout: Layout, picture: wgpu.GPUTexture) -> list[wgpu.GPUBindGroup]:
         known = self._bind_groups
-        if known is not None and known[0] == layout.subsampling and self._picture and self._picture() is picture:
+        if (
+            known is not None
+            and known[0] == layout.subsampling
+            and self._picture
+            and self._picture() is picture
+        ):
             return known[1]
         pipelines = _get_pipelines(self._device, layout)
         b = self._buffers
@@ -232,7 +247,10 @@ class JpegDecoder:
         groups = [
             group(
                 pipelines.huffman_decode,
-                *(b[name] for name in ("frame", "stream", "entries", "huffman", "list", "segments", "entry_dc")),
+                *(
+                    b[name]
+                    for name in ("frame", "stream", "entries", "huffman", "list", "segments", "entry_dc")
+                ),
             ),
             group(
                 pipelines.reconstruct,

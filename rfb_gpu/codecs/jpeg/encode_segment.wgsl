@@ -48,7 +48,12 @@ var<workgroup> scratch_start: u32;
 
 fn pixel(x: u32, y: u32) -> vec3i {
     let at = frame.origin + vec2u(min(x, frame.width - 1u), min(y, frame.height - 1u));
-    return vec3i(round(textureLoad(source, at, 0).rgb * 255.0));
+    var rgb = textureLoad(source, at, 0).rgb;
+    if (LINEAR_SOURCE) {
+        // An -srgb texture gives linear values. This brings its 8-bit numbers back, exactly.
+        rgb = srgb_encode(rgb);
+    }
+    return vec3i(round(rgb * 255.0));
 }
 
 fn put_sample(block: u32, y: u32, x: u32, sample: f32) {

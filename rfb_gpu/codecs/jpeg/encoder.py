@@ -41,13 +41,7 @@ _FLAG_OVERFLOW = 1
 _STUFFING_ALLOWANCE = 1.25
 _ALIGNMENT = 256
 
-_SOURCE_FORMATS = {
-    "rgba8unorm": "rgba8unorm",
-    "rgba8unorm-srgb": "rgba8unorm",
-    "bgra8unorm": "bgra8unorm",
-    "bgra8unorm-srgb": "bgra8unorm",
-}
-"""Texture format -> format of the view that gives the encoded values, not linear ones."""
+_SOURCE_FORMATS = ("rgba8unorm", "rgba8unorm-srgb", "bgra8unorm", "bgra8unorm-srgb")
 
 
 def _align(size: float, to: int = _ALIGNMENT) -> int:
@@ -59,26 +53,20 @@ def check_source(texture: wgpu.GPUTexture, device: wgpu.GPUDevice, usage: str = 
     if not isinstance(texture, wgpu.GPUTexture):
         raise TypeError(f"encode() takes a wgpu.GPUTexture, not {type(texture).__name__}")
     if texture._device is not device:
-        raise ValueError("the texture belongs to another device than the encoder: make the encoder with the texture's device")
+        raise ValueError(
+            "the texture belongs to another device than the encoder: make the encoder with the texture's device"
+        )
     if not texture.usage & wgpu.TextureUsage[usage]:
         raise ValueError(f"the texture cannot be read: create it with usage wgpu.TextureUsage.{usage}")
     if texture.format not in _SOURCE_FORMATS:
-        raise ValueError(f"texture format {texture.format!r} cannot be encoded, only {', '.join(_SOURCE_FORMATS)}")
+        raise ValueError(
+            f"texture format {texture.format!r} cannot be encoded, only {', '.join(_SOURCE_FORMATS)}"
+        )
     width, height, layers = texture.size
     if texture.dimension != "2d" or layers != 1 or texture.sample_count != 1:
         raise ValueError("only plain 2D textures can be encoded: no layers, no multisampling")
     if max(width, height) > MAX_SIDE:
         raise ValueError(f"a JPEG has at most {MAX_SIDE} pixels a side, the texture is {width}x{height}")
-
-
-def _encoded_view(texture: wgpu.GPUTexture) -> wgpu.GPUTextureView:
-    view_format = _SOURCE_FORMATS[texture.format]
-    try:
-        return texture.create_view(format=view_format)
-    except wgpu.GPUValidationError:
-        raise ValueError(
-            f"a {texture.format!r} texture can be encoded only if it is created with view_formats=[{view_format!r}]"
-        ) from None
 
 
 @lru_cache(maxsize=128)
@@ -107,21 +95,26 @@ class _Pipelines:
     write_stream: wgpu.GPUComputePipeline
 
 
-_pipelines: weakref.WeakKeyDictionary[wgpu.GPUDevice, dict[str, _Pipelines]] = weakref.WeakKeyDictionary()
+_Variant = tuple[str, bool]  # subsampling, whether the source gives linear values
+_pipelines: weakref.WeakKeyDictionary[wgpu.GPUDevice, dict[_Variant, _Pipelines]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
-def _get_pipelines(device: wgpu.GPUDevice, layout: Layout) -> _Pipelines:
-    """Compiled once per device and subsampling, for all encoders."""
+def _get_pipelines(device: wgpu.GPUDevice, layout: Layout, linear_source: bool) -> _Pipelines:
+    """Compiled once per device and variant, for all encoders."""
     compiled = _pipelines.setdefault(device, {})
-    if layout.subsampling not in compiled:
-        compiled[layout.subsampling] = _Pipelines(
+    variant = (layout.subsampling, linear_source)
+    constants = {**layout.constants, "LINEAR_SOURCE": linear_source}
+    if variant not in compiled:
+        compiled[variant] = _Pipelines(
             *(
                 device.create_compute_pipeline(
                     label=f"rfb_gpu {stage}",
                     layout="auto",
                     compute={
                         "module": device.create_shader_module(
-                            label=f"rfb_gpu {stage}", code=assemble(f"jpeg/{stage}.wgsl", layout.constants)
+                            label=f"rfb_gpu {stage}", code=assemble(f"jpeg/{stage}.wgsl", constants)
                         ),
                         "entry_point": stage,
                     },
@@ -129,13 +122,15 @@ def _get_pipelines(device: wgpu.GPUDevice, layout: Layout) -> _Pipelines:
                 for stage in ("encode_segment", "place_segments", "write_stream")
             )
         )
-    return compiled[layout.subsampling]
+    return compiled[variant]
 
 
 class _Band:
     """Some MCU rows of a frame, few enough that their worst case fits the device's buffers."""
 
-    def __init__(self, device: wgpu.GPUDevice, layout: Layout, first_row: int, rows: int, code_bytes: int) -> None:
+    def __init__(
+        self, device: wgpu.GPUDevice, layout: Layout, first_row: int, rows: int, code_bytes: int
+    ) -> None:
         self.first_row = first_row
         self.rows = rows
         self.segments = rows * layout.segments_per_row
@@ -172,7 +167,8 @@ class _Slot:
     def __init__(self, device: wgpu.GPUDevice, bands: list[_Band], history: deque[int]) -> None:
         usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
         self.results = [
-            device.create_buffer(label="rfb_gpu result", size=band.result_bytes, usage=usage) for band in bands
+            device.create_buffer(label="rfb_gpu result", size=band.result_bytes, usage=usage)
+            for band in bands
         ]
         self.used = [band.result_bytes for band in bands]  # bytes that may be non-zero
         self.readbacks = [Readback(device, result, history) for result in self.results]
@@ -191,7 +187,8 @@ class _Plan:
         head_bytes = 4 * (_RESULT_POSITIONS + layout.segments_per_row) + 4 * _ALIGNMENT
         rows_per_band = int(
             min(
-                (most_bytes - head_bytes) / (row_bytes * _STUFFING_ALLOWANCE + 4 * layout.segments_per_row + 4),
+                (most_bytes - head_bytes)
+                / (row_bytes * _STUFFING_ALLOWANCE + 4 * layout.segments_per_row + 4),
                 device.limits["max-compute-workgroups-per-dimension"],
                 layout.rows,
             )
@@ -266,8 +263,8 @@ class JpegEncoder:
     markers lets :class:`JpegDecoder` decode in parallel. Memory: about 15 bytes a pixel at quality 80, because buffers hold the
     worst frame there can be.
 
-    Method: fused colour conversion, AAN DCT and Huffman coding per segment into scratch memory, a prefix sum over segment lengths, and
-    byte stuffing with 0xFF bytes counted beforehand for all bit offsets. Alpha is ignored.
+    Method: fused colour conversion, AAN DCT and Huffman coding per segment into scratch memory, a prefix sum over segment
+    lengths, and byte stuffing with 0xFF bytes counted beforehand for all bit offsets. Alpha is ignored.
     """
 
     name = "GPU JPEG"
@@ -313,7 +310,9 @@ class JpegEncoder:
     @subsampling.setter
     def subsampling(self, subsampling: str) -> None:
         if subsampling not in SUBSAMPLINGS:
-            raise ValueError(f"subsampling must be one of {', '.join(map(repr, SUBSAMPLINGS))}, not {subsampling!r}")
+            raise ValueError(
+                f"subsampling must be one of {', '.join(map(repr, SUBSAMPLINGS))}, not {subsampling!r}"
+            )
         self._subsampling = subsampling
 
     @property
@@ -325,12 +324,13 @@ class JpegEncoder:
     def encode(self, texture: wgpu.GPUTexture) -> GPUFuture[EncodedFrame]:
         """Encodes what the texture holds once all work submitted so far is done.
 
-        The texture may be drawn to again right after this call. Returns at once, except when all slots are in flight: then it first waits
-        for the oldest frame.
+        The texture may be drawn to again right after this call. Returns at once, except when all slots are in flight: then
+        it first waits for the oldest frame.
 
         Arguments:
-            texture: 2D, ``rgba8unorm`` or ``bgra8unorm`` or their ``-srgb`` forms, with usage ``TEXTURE_BINDING``; an ``-srgb``
-                texture must have been made with the plain format among its ``view_formats``.
+            texture: 2D, ``rgba8unorm`` or ``bgra8unorm`` or their ``-srgb`` forms, with usage ``TEXTURE_BINDING``. Its
+            8-bit numbers
+                are taken as sRGB-encoded, with either form.
 
         Raises:
             TypeError, ValueError: the texture cannot be encoded; the message says what to change.
@@ -343,19 +343,24 @@ class JpegEncoder:
         while not self.ready:
             self._in_flight[0].result()
 
-        layout = Layout(*texture.size[:2], self._subsampling)
+        width, height, _ = texture.size
+        layout = Layout(width, height, self._subsampling)
         plan = self._plan_for(layout)
         slot = next(slot for slot in plan.slots if not slot.busy)
         groups = self._bind_groups(plan, texture)[plan.slots.index(slot)]
-        pipelines = _get_pipelines(self._device, layout)
+        pipelines = _get_pipelines(self._device, layout, texture.format.endswith("-srgb"))
         self._device.queue.write_buffer(plan.tables, 0, _tables(self._quality))
 
         commands = self._device.create_command_encoder(label="rfb_gpu jpeg")
         for i, band in enumerate(plan.bands):
             commands.clear_buffer(slot.results[i], 0, slot.used[i])
-            self._dispatch(commands, pipelines.encode_segment, groups[i][0], (layout.segments_per_row, band.rows))
+            self._dispatch(
+                commands, pipelines.encode_segment, groups[i][0], (layout.segments_per_row, band.rows)
+            )
             self._dispatch(commands, pipelines.place_segments, groups[i][1], (band.rows,))
-            self._dispatch(commands, pipelines.write_stream, groups[i][2], (layout.segments_per_row, band.rows))
+            self._dispatch(
+                commands, pipelines.write_stream, groups[i][2], (layout.segments_per_row, band.rows)
+            )
             slot.readbacks[i].record(commands)
         if self._profiler:
             self._profiler.record(commands)
@@ -393,8 +398,8 @@ class JpegEncoder:
         if known is not None and known[0]() is texture:
             plan.bind_groups.move_to_end(id(texture))
             return known[1]
-        view = _encoded_view(texture)
-        pipelines = _get_pipelines(self._device, plan.layout)
+        view = texture.create_view()
+        pipelines = _get_pipelines(self._device, plan.layout, texture.format.endswith("-srgb"))
 
         def group(pipeline: wgpu.GPUComputePipeline, *resources: Any) -> wgpu.GPUBindGroup:
             return self._device.create_bind_group(
@@ -406,7 +411,13 @@ class JpegEncoder:
             [
                 [
                     group(
-                        pipelines.encode_segment, band.frame, view, plan.tables, plan.scratch, plan.records, slot.results[i]
+                        pipelines.encode_segment,
+                        band.frame,
+                        view,
+                        plan.tables,
+                        plan.scratch,
+                        plan.records,
+                        slot.results[i],
                     ),
                     group(pipelines.place_segments, band.frame, plan.records, plan.places, plan.row_bytes),
                     group(
@@ -447,7 +458,7 @@ class JpegEncoder:
     ) -> Generator[Any, None, EncodedFrame]:
         """Waits for the bands' bytes and puts the file together."""
         layout = plan.layout
-        streams: list[bytes] = []
+        streams: list[bytes | memoryview] = []
         positions: list[np.ndarray] = []
         stream_bytes = 0
         try:
@@ -461,14 +472,18 @@ class JpegEncoder:
                     head = np.frombuffer(b"".join(mapped.slice(0, band.stream_start)), np.uint32)
                     length, flags = int(head[1]), int(head[2])
                     if flags & _FLAG_OVERFLOW:
-                        raise RuntimeError("the frame is longer than the longest that there can be: please report this")
+                        raise RuntimeError(
+                            "the frame is longer than the longest that there can be: please report this"
+                        )
                     slot.used[i] = min(_align(band.stream_start + length + 4), band.result_bytes)
                     segments = head[_RESULT_POSITIONS : _RESULT_POSITIONS + band.segments]
                     positions.append(segments.reshape(band.rows, -1).astype(np.int64) + stream_bytes * 8)
                     streams += mapped.slice(band.stream_start, band.stream_start + length)
                     stream_bytes += length
                     if len(plan.bands) > 1:
-                        streams = [b"".join(streams)]  # before the next band's wait: mapped memory goes back below
+                        streams = [
+                            b"".join(streams)
+                        ]  # before the next band's wait: mapped memory goes back below
                     first, rest = file_head(layout, quality)
                     if i == len(plan.bands) - 1:
                         index = index_markers(layout, np.concatenate(positions), stream_bytes)
@@ -513,7 +528,10 @@ class _Profiler:
         """Seconds per pass, and ``gpu``: from the beginning of the first to the end of the last."""
         labels, self._labels = self._labels, []
         # Timestamps count nanoseconds in WebGPU.
-        stamps = np.frombuffer(self._device.queue.read_buffer(self._resolved, 0, 16 * len(labels)), np.uint64) * 1e-9
+        stamps = (
+            np.frombuffer(self._device.queue.read_buffer(self._resolved, 0, 16 * len(labels)), np.uint64)
+            * 1e-9
+        )
         seconds = {"gpu": float(stamps.max() - stamps.min())}
         for i, label in enumerate(labels):
             seconds[label] = seconds.get(label, 0.0) + float(stamps[2 * i + 1] - stamps[2 * i])

@@ -31,7 +31,10 @@ def _zigzag() -> NDArray[np.uint8]:
     """Natural index (row * 8 + column) of each position in zigzag order: diagonals, turning at every edge."""
     cells = [(row, column) for row in range(8) for column in range(8)]
     return np.array(
-        [row * 8 + column for row, column in sorted(cells, key=lambda c: (sum(c), c[0] if sum(c) % 2 else c[1]))],
+        [
+            row * 8 + column
+            for row, column in sorted(cells, key=lambda c: (sum(c), c[0] if sum(c) % 2 else c[1]))
+        ],
         np.uint8,
     )
 
@@ -78,6 +81,7 @@ class HuffmanTable:
     """Number of codes of 1 to 16 bits."""
     symbols: bytes
 
+    @cache  # noqa: B019 - tables are few and small
     def codes(self) -> dict[int, tuple[int, int]]:
         """Symbol -> (code, length in bits), by the canonical assignment of T.81 Annex C."""
         codes: dict[int, tuple[int, int]] = {}
@@ -101,7 +105,9 @@ def _ac(counts: str, head: str) -> HuffmanTable:
     """An AC table of T.81 Annex K.3: all symbols that ``head`` does not spell out follow it in ascending order."""
     first = bytes.fromhex(head)
     every = (run << 4 | size for run in range(16) for size in range(1, 11))
-    return HuffmanTable(tuple(map(int, counts.split())), first + bytes(symbol for symbol in every if symbol not in first))
+    return HuffmanTable(
+        tuple(map(int, counts.split())), first + bytes(symbol for symbol in every if symbol not in first)
+    )
 
 
 STANDARD_HUFFMAN: dict[str, HuffmanTable] = {
@@ -113,7 +119,7 @@ STANDARD_HUFFMAN: dict[str, HuffmanTable] = {
     ),
     "ac_chroma": _ac(
         "0 2 1 2 4 4 3 4 7 5 4 4 0 1 2 119",
-        "0001020311040521310612415107617113223281081442" "91a1b1c109233352f0156272d10a162434e125f1",
+        "000102031104052131061241510761711322328108144291a1b1c109233352f0156272d10a162434e125f1",
     ),
 }
 

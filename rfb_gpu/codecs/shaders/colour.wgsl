@@ -4,6 +4,11 @@
 
 const HALF: i32 = 32768;
 
+/// sRGB-encoded values from linear ones, both 0..1 (IEC 61966-2-1).
+fn srgb_encode(linear: vec3f) -> vec3f {
+    return select(1.055 * pow(linear, vec3f(1.0 / 2.4)) - 0.055, linear * 12.92, linear <= vec3f(0.0031308));
+}
+
 /// Luma minus 128, -128..127.
 fn luma_of(rgb: vec3i) -> i32 {
     return ((19595 * rgb.r + 38470 * rgb.g + 7471 * rgb.b + HALF) >> 16u) - 128;

@@ -1,0 +1,35 @@
+"""A remote-framebuffer canvas for notebooks: frames are encoded on the GPU that drew them and decoded on the one that shows them.
+
+``RenderCanvas`` is the canvas; ``JpegEncoder`` and ``JpegDecoder`` can be used alone. ``doctor()`` tells what runs here and why.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._version import __version__
+from .codecs import EncodedFrame, JpegDecoder, JpegEncoder
+from .diagnostics import NoAdapterError, doctor
+
+if TYPE_CHECKING:
+    from .canvas import RenderCanvas, loop
+
+__all__ = [
+    "EncodedFrame",
+    "JpegDecoder",
+    "JpegEncoder",
+    "NoAdapterError",
+    "RenderCanvas",
+    "__version__",
+    "doctor",
+    "loop",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # The canvas brings anywidget and the front end; the codecs do without.
+    if name in ("RenderCanvas", "loop"):
+        from . import canvas
+
+        return getattr(canvas, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,224 @@
+"""Encoders for hosts without a GPU, and the lossless one: an asynchronous download, then a thread that compresses.
+
+The same contract as the GPU encoders. Compression is simplejpeg's (libjpeg-turbo) and zlib's, both of which let other
+threads run. The event loop is held only for recording the copy.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import simplejpeg
+import wgpu
+from numpy.typing import NDArray
+from rendercanvas.core.encoders import encode_png
+
+from ..readback import GPUFuture
+from .frame import EncodedFrame
+from .jpeg.bitstream import SUBSAMPLINGS
+from .jpeg.encoder import check_source
+from .jpeg.tables import check_quality
+
+__all__ = ["CpuEncoder"]
+
+_ROW_ALIGNMENT = 256  # of copies from textures, by the WebGPU standard
+
+
+class CpuEncoder:
+    """Encodes textures, and arrays, on a thread of its own.
+
+    Arguments:
+        device: the device of the textures; None if only arrays are encoded.
+        codec: ``"jpeg"`` or ``"png"``.
+        quality: 1 to 100, for JPEG.
+        subsampling: ``"444"`` or ``"420"``, for JPEG.
+        slots: how many textures can be in flight. Encoding one more waits for the oldest.
+    """
+
+    def __init__(
+        self,
+        device: wgpu.GPUDevice | None,
+        codec: str = "jpeg",
+        quality: int = 80,
+        subsampling: str = "444",
+        *,
+        slots: int = 3,
+    ) -> None:
+        if codec not in ("jpeg", "png"):
+            raise ValueError(f"codec must be 'jpeg' or 'png', not {codec!r}")
+        self._device = device
+        self._codec = codec
+        self.quality = quality
+        self.subsampling = subsampling
+        self._slot_count = slots
+        self._free: list[wgpu.GPUBuffer] = []
+        self._in_flight: deque[GPUFuture[EncodedFrame]] = deque()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="rfb_gpu encode")
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        """For people: which encoder this is."""
+        return "simplejpeg" if self._codec == "jpeg" else "CPU PNG"
+
+    @property
+    def quality(self) -> int:
+        """1 to 100. Frames in flight keep theirs."""
+        return self._quality
+
+    @quality.setter
+    def quality(self, quality: int) -> None:
+        self._quality = check_quality(quality)
+
+    @property
+    def subsampling(self) -> str:
+        """``"444"`` or ``"420"``. Frames in flight keep theirs."""
+        return self._subsampling
+
+    @subsampling.setter
+    def subsampling(self, subsampling: str) -> None:
+        if subsampling not in SUBSAMPLINGS:
+            raise ValueError(
+                f"subsampling must be one of {', '.join(map(repr, SUBSAMPLINGS))}, not {subsampling!r}"
+            )
+        self._subsampling = subsampling
+
+    @property
+    def ready(self) -> bool:
+        """Whether a slot is free, so that :meth:`encode` returns at once."""
+        while self._in_flight and self._in_flight[0].done():
+            self._in_flight.popleft()
+        return len(self._in_flight) < self._slot_count
+
+    def encode(self, texture: wgpu.GPUTexture) -> GPUFuture[EncodedFrame]:
+        """Encodes what the texture holds once all work submitted so far is done; it needs usage ``COPY_SRC``."""
+        began = time.perf_counter()
+        if self._device is None:
+            raise RuntimeError("this encoder was made for arrays: give it a device to encode textures")
+        self._check_open()
+        check_source(texture, self._device, "COPY_SRC")
+        width, height = texture.size[:2]
+        stride = -(-width * 4 // _ROW_ALIGNMENT) * _ROW_ALIGNMENT
+        self._make_room()
+        buffer = self._staging(stride * height)
+        commands = self._device.create_command_encoder(label="rfb_gpu download")
+        commands.copy_texture_to_buffer(
+            {"texture": texture},
+            {"buffer": buffer, "offset": 0, "bytes_per_row": stride, "rows_per_image": height},
+            (width, height, 1),
+        )
+        self._device.queue.submit([commands.finish()])
+        timings = {"submit": time.perf_counter() - began}
+        return self._start(self._download(buffer, texture, stride, self._settings(), began, timings))
+
+    def encode_array(self, array: NDArray[np.uint8]) -> GPUFuture[EncodedFrame]:
+        """Encodes an image in memory: shape (height, width, 4), RGBA. It is copied at once, the caller may change it."""
+        began = time.perf_counter()
+        self._check_open()
+        if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 4:
+            raise ValueError(
+                f"the image must be uint8 of shape (height, width, 4), not {array.dtype} of {array.shape}"
+            )
+        self._make_room()
+        settings = self._settings()
+        work = self._thread.submit(_compress, array.copy(), "RGBA", settings)
+        timings = {"submit": time.perf_counter() - began}
+        return self._start(self._wait(work, array.shape[1], array.shape[0], settings, began, timings))
+
+    def close(self) -> None:
+        """Frees the staging buffers, those of frames in flight as soon as these are done."""
+        self._closed = True
+        for buffer in self._free:
+            buffer.destroy()
+        self._free.clear()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("the encoder is closed")
+
+    def _make_room(self) -> None:
+        while not self.ready:
+            self._in_flight[0].result()
+
+    def _start(self, steps: Generator[Any, None, EncodedFrame]) -> GPUFuture[EncodedFrame]:
+        future = GPUFuture(steps)
+        self._in_flight.append(future)
+        return future
+
+    def _staging(self, size: int) -> wgpu.GPUBuffer:
+        """A free buffer of that size; those of another size are of no more use."""
+        assert self._device is not None
+        while self._free:
+            buffer = self._free.pop()
+            if buffer.size == size:
+                return buffer
+            buffer.destroy()
+        usage = wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.MAP_READ
+        return self._device.create_buffer(label="rfb_gpu staging", size=size, usage=usage)
+
+    def _settings(self) -> _Settings:
+        if self._codec == "png":
+            return _Settings("png", 100, "444")
+        return _Settings("jpeg", self._quality, self._subsampling)
+
+    def _download(
+        self,
+        buffer: wgpu.GPUBuffer,
+        texture: wgpu.GPUTexture,
+        stride: int,
+        settings: _Settings,
+        began: float,
+        timings: dict[str, float],
+    ) -> Generator[Any, None, EncodedFrame]:
+        width, height = texture.size[:2]
+        order = texture.format[:4].upper()
+        try:
+            yield (promise := buffer.map_async("READ_NOSYNC"))
+            promise.sync_wait()  # raises, should the map have failed
+            mapped = buffer.read_mapped(copy=False)
+            image = np.frombuffer(mapped, np.uint8).reshape(height, stride // 4, 4)[:, :width]
+            # The thread reads the mapped memory: it is given back only when that is over.
+            work = self._thread.submit(_compress, image, order, settings)
+            return (yield from self._wait(work, width, height, settings, began, timings))
+        finally:
+            if buffer.map_state == "mapped":
+                buffer.unmap()
+            if self._closed:
+                buffer.destroy()
+            else:
+                self._free.append(buffer)
+
+    def _wait(
+        self, work: Any, width: int, height: int, settings: _Settings, began: float, timings: dict[str, float]
+    ) -> Generator[Any, None, EncodedFrame]:
+        yield work
+        data, seconds = work.result()
+        timings |= {"compress": seconds, "ready": time.perf_counter() - began}
+        return EncodedFrame(data, width, height, *settings, timings)
+
+
+class _Settings(NamedTuple):
+    codec: str
+    quality: int
+    subsampling: str
+
+
+def _compress(image: NDArray[np.uint8], order: str, settings: _Settings) -> tuple[bytes, float]:
+    """On the thread: a file, and the seconds it took. ``order`` of the channels is ``"RGBA"`` or ``"BGRA"``."""
+    began = time.perf_counter()
+    if settings.codec == "jpeg":
+        data = simplejpeg.encode_jpeg(
+            np.ascontiguousarray(image),
+            quality=settings.quality,
+            colorspace=order,
+            colorsubsampling=settings.subsampling,
+            fastdct=True,
+        )
+    else:
+        data = encode_png(image[..., :3] if order == "RGBA" else image[..., 2::-1])
+    return data, time.perf_counter() - began

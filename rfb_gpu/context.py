@@ -1,0 +1,110 @@
+"""The wgpu context of our canvas: encodes the texture on the device that drew it, instead of downloading it.
+
+For the program that draws it is rendercanvas' own context, with two more formats. It never sends anything: what it makes
+goes to the canvas, as the result of a present.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import wgpu
+from rendercanvas.contexts.wgpucontext import WgpuContextToBitmap
+
+from .codecs import CpuEncoder, EncodedFrame, JpegEncoder, choose
+from .diagnostics import NoAdapterError, find_adapter
+from .readback import GPUFuture
+
+__all__ = ["EncodingContext"]
+
+
+class EncodingContext(WgpuContextToBitmap):
+    """Made by ``canvas.get_context("wgpu")``; configured by whoever draws, pygfx for example."""
+
+    def __init__(self, present_info: dict[str, Any]) -> None:
+        if find_adapter() is None:
+            raise NoAdapterError()
+        super().__init__(present_info)
+        self._texture: wgpu.GPUTexture | None
+        self._preference: str = present_info["encoder"]
+        self._quality: int = present_info["quality"]
+        self._subsampling: str = present_info["subsampling"]
+        self._encoder: JpegEncoder | CpuEncoder | None = None
+        self._lossless: CpuEncoder | None = None
+        self.encoder_reason = "no device configured yet"
+
+    @property
+    def encoder(self) -> JpegEncoder | CpuEncoder | None:
+        """The encoder in use; None until the context is configured with a device."""
+        return self._encoder
+
+    @property
+    def device(self) -> wgpu.GPUDevice | None:
+        """The device that the context is configured with."""
+        return self._config["device"] if self._config else None
+
+    @property
+    def ready(self) -> bool:
+        """Whether a frame could be encoded now without waiting."""
+        return self._encoder is None or self._encoder.ready
+
+    def set_quality(self, quality: int, subsampling: str) -> None:
+        """For the frames from now on."""
+        self._quality, self._subsampling = quality, subsampling
+        if self._encoder is not None:
+            self._encoder.quality, self._encoder.subsampling = quality, subsampling
+
+    def encode_lossless(self) -> GPUFuture[EncodedFrame] | None:
+        """What was drawn last, as a PNG; None if nothing was drawn yet."""
+        if self._texture is None:
+            return None
+        if self._lossless is None:
+            self._lossless = CpuEncoder(self.device, "png")
+        return self._lossless.encode(self._texture)
+
+    def _configure(self, config: dict[str, Any]) -> None:
+        super()._configure(config)
+        self._drop_texture()
+        if self.device is not config["device"] or self._encoder is None:
+            self._close_encoders()
+            self._encoder, self.encoder_reason = choose(
+                config["device"], self._preference, quality=self._quality, subsampling=self._subsampling
+            )
+
+    def _unconfigure(self) -> None:
+        super()._unconfigure()
+        self._close_encoders()
+
+    def _get_current_texture(self) -> wgpu.GPUTexture:
+        assert self._config is not None
+        width, height = self.physical_size
+        size = (max(width, 1), max(height, 1), 1)
+        if self._texture is None or self._texture.size != size:
+            # Frames in flight have been encoded in the queue's order; the old texture lives until they are done.
+            config, usage = self._config, wgpu.TextureUsage
+            self._texture = config["device"].create_texture(
+                label="present",
+                size=size,
+                format=config["format"],
+                usage=config["usage"] | usage.TEXTURE_BINDING | usage.COPY_SRC,
+            )
+        return self._texture
+
+    def _rc_present(self, *, force_sync: bool = False) -> dict[str, Any]:
+        if self._texture is None or self._encoder is None:
+            return {"method": "skip"}
+        future = self._encoder.encode(self._texture)
+        if force_sync:
+            future.result()
+        # Not "async": the canvas goes on with the next draw while this frame is encoded and read.
+        return {"method": "encoded", "future": future}
+
+    def _rc_close(self) -> None:
+        super()._rc_close()
+        self._close_encoders()
+
+    def _close_encoders(self) -> None:
+        for encoder in (self._encoder, self._lossless):
+            if encoder is not None:
+                encoder.close()
+        self._encoder = self._lossless = None

@@ -1,0 +1,281 @@
+"""The messages between kernel and page (``docs/protocol.md``): what a page sends, checked; what we send, made.
+
+A page is not trusted. :func:`parse_message` gives a message whose fields have the right types and sane values, or raises
+:class:`ProtocolError`. Unknown message types give None: a newer page may know more than we do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "PROTOCOL_VERSION",
+    "Ack",
+    "Bye",
+    "DecoderReport",
+    "Event",
+    "Hello",
+    "Message",
+    "ProtocolError",
+    "Size",
+    "Visibility",
+    "clean_size",
+    "error_message",
+    "frame_message",
+    "parse_message",
+    "welcome_message",
+]
+
+PROTOCOL_VERSION = 1
+
+_TEXT_MAX = 200
+_NUMBER_MAX = 2**53
+"""Beyond it a page's numbers are no longer whole."""
+
+
+class ProtocolError(ValueError):
+    """A message that no page of ours sends."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """What every message has."""
+
+    view: str
+    epoch: int
+    seq: int
+
+
+@dataclass(frozen=True)
+class Hello(Message):
+    """The first message of a conversation."""
+
+    version: int
+    dpr: float
+    webgpu: bool
+    secure_context: bool
+    host: str
+    frontend: str
+
+
+@dataclass(frozen=True)
+class Visibility(Message):
+    """Whether the page shows the canvas."""
+
+    visible: bool
+
+
+@dataclass(frozen=True)
+class Ack(Message):
+    """All frames up to ``frame`` have been dealt with."""
+
+    frame: int
+    received: int
+    shown: int
+    dropped: int
+    decode_ms: float | None
+    present_ms: float | None
+    localtime: float | None
+
+
+@dataclass(frozen=True)
+class DecoderReport(Message):
+    """Which decoder runs in the page, and why."""
+
+    name: str
+    reason: str
+    adapter: str
+
+
+@dataclass(frozen=True)
+class Event(Message):
+    """A renderview event, numbers checked, otherwise as it came."""
+
+    event: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Bye(Message):
+    """The page goes away."""
+
+
+def _text(content: Mapping[str, Any], key: str, default: str | None = None) -> str:
+    value = content.get(key, default)
+    if not isinstance(value, str):
+        raise ProtocolError(f"{key!r} must be a text, not {value!r}")
+    return value[:_TEXT_MAX]
+
+
+def _whole(content: Mapping[str, Any], key: str, default: int | None = None) -> int:
+    value = content.get(key, default)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _NUMBER_MAX:
+        raise ProtocolError(f"{key!r} must be a whole number from 0, not {value!r}")
+    return value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _number_or_none(content: Mapping[str, Any], key: str) -> float | None:
+    value = content.get(key)
+    if value is not None and not (_is_number(value) and value >= 0):
+        raise ProtocolError(f"{key!r} must be a number from 0 or null, not {value!r}")
+    return value
+
+
+def _truth(content: Mapping[str, Any], key: str, default: bool | None = None) -> bool:
+    value = content.get(key, default)
+    if not isinstance(value, bool):
+        raise ProtocolError(f"{key!r} must be true or false, not {value!r}")
+    return value
+
+
+def _all_finite(value: object) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(_all_finite(v) for v in value.values())
+    if isinstance(value, (list, tuple)):
+        return all(_all_finite(v) for v in value)
+    return True
+
+
+def parse_message(content: object) -> Message | None:
+    """The message in ``content``; None if its type is unknown.
+
+    Raises:
+        ProtocolError: a field is missing, of the wrong type, or out of range.
+    """
+    if not isinstance(content, Mapping):
+        raise ProtocolError("a message must be an object")
+    kind = _text(content, "type")
+    if kind not in ("hello", "visibility", "ack", "decoder", "event", "bye"):
+        return None
+    base = (_text(content, "view"), _whole(content, "epoch"), _whole(content, "seq"))
+    if kind == "hello":
+        dpr = content.get("dpr", 1)
+        if not (_is_number(dpr) and dpr > 0):
+            raise ProtocolError(f"'dpr' must be a number above 0, not {dpr!r}")
+        capabilities = content.get("capabilities")
+        if not isinstance(capabilities, Mapping):
+            capabilities = {}
+        return Hello(
+            *base,
+            version=_whole(content, "version"),
+            dpr=dpr,
+            webgpu=_truth(capabilities, "webgpu", False),
+            secure_context=_truth(capabilities, "secureContext", False),
+            host=_text(content, "host", ""),
+            frontend=_text(content, "frontend", ""),
+        )
+    if kind == "visibility":
+        return Visibility(*base, visible=_truth(content, "visible"))
+    if kind == "ack":
+        return Ack(
+            *base,
+            frame=_whole(content, "frame"),
+            received=_whole(content, "received", 0),
+            shown=_whole(content, "shown", 0),
+            dropped=_whole(content, "dropped", 0),
+            decode_ms=_number_or_none(content, "decode_ms"),
+            present_ms=_number_or_none(content, "present_ms"),
+            localtime=_number_or_none(content, "localtime"),
+        )
+    if kind == "decoder":
+        return DecoderReport(
+            *base,
+            name=_text(content, "name"),
+            reason=_text(content, "reason", ""),
+            adapter=_text(content, "adapter", ""),
+        )
+    if kind == "event":
+        event = content.get("event")
+        if not isinstance(event, dict) or not isinstance(event.get("type"), str) or not _all_finite(event):
+            raise ProtocolError("'event' must be a renderview event with finite numbers")
+        return Event(*base, event=event)
+    return Bye(*base)
+
+
+@dataclass(frozen=True)
+class Size:
+    """A size that can be rendered: pixels, and pixels per logical pixel."""
+
+    width: int
+    height: int
+    ratio: float
+
+
+RATIO_MIN, RATIO_MAX = 0.1, 10.0
+
+
+def clean_size(event: Mapping[str, Any], max_side: int, max_pixels: int) -> Size | None:
+    """The size that a ``resize`` event asks for, as far as it can be rendered; None if it makes no sense.
+
+    Zero, negative and missing numbers make no sense. Larger than ``max_side`` a side is cut, more than ``max_pixels`` is scaled
+    down with its proportions.
+    """
+    values = (event.get("pwidth"), event.get("pheight"), event.get("ratio"))
+    if not all(_is_number(value) for value in values):
+        return None
+    width, height, ratio = (float(value) for value in values)  # type: ignore[arg-type]
+    if width < 1 or height < 1 or not RATIO_MIN <= ratio <= RATIO_MAX:
+        return None
+    width, height = min(width, max_side), min(height, max_side)
+    if width * height > max_pixels:
+        shrink = math.sqrt(max_pixels / (width * height))
+        width, height = max(width * shrink, 1), max(height * shrink, 1)
+    return Size(int(width), int(height), ratio)
+
+
+def welcome_message(view: str, epoch: int, release: str, window: int) -> dict[str, Any]:
+    """The answer to a hello."""
+    return {
+        "type": "welcome",
+        "version": PROTOCOL_VERSION,
+        "view": view,
+        "epoch": epoch,
+        "release": release,
+        "window": window,
+    }
+
+
+def error_message(code: str, text: str) -> dict[str, Any]:
+    """A line for the badge on the canvas; an empty text takes it away."""
+    return {"type": "error", "code": code, "text": text}
+
+
+def frame_message(
+    frame_id: int,
+    *,
+    codec: str,
+    width: int,
+    height: int,
+    fit: str,
+    final: bool,
+    quality: int,
+    subsampling: str,
+    window: int,
+    view: str | None = None,
+) -> dict[str, Any]:
+    """What goes with the bytes of a frame."""
+    message = {
+        "type": "frame",
+        "id": frame_id,
+        "codec": codec,
+        "width": width,
+        "height": height,
+        "fit": fit,
+        "final": final,
+        "quality": quality,
+        "subsampling": subsampling,
+        "window": window,
+    }
+    if view is not None:
+        message["view"] = view
+    return message

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Installs the Debian/Ubuntu packages that pip cannot bring: a Vulkan driver (any, a CPU one will do) for the demo, and
+# Chromium and a font besides for the tests. Does nothing when all is there. As root it installs them; otherwise it
+# prints the command and fails only if the work cannot go on without.
+#
+# usage: scripts/system-packages.sh demo|test
+set -euo pipefail
+
+purpose=${1:?usage: $0 demo|test}
+python=${PYTHON:-python3}
+needed=()
+wished=()
+
+has_vulkan() {
+    compgen -G '/usr/share/vulkan/icd.d/*.json' >/dev/null || compgen -G '/etc/vulkan/icd.d/*.json' >/dev/null ||
+        [[ -n "${VK_ICD_FILENAMES:-}${VK_DRIVER_FILES:-}" ]]
+}
+
+# The names that tests/e2e/harness.py looks for.
+has_chromium() {
+    if [[ -n "${CHROMIUM:-}" ]]; then
+        [[ -x "$CHROMIUM" ]]
+    else
+        command -v chromium || command -v chromium-browser || command -v google-chrome
+    fi >/dev/null
+}
+
+if ! command -v "$python" >/dev/null; then
+    needed+=(python3 python3-venv)
+elif ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+    needed+=(python3-venv)
+fi
+# macOS draws with Metal and Windows with Direct3D 12: both bring their own driver.
+if [[ $(uname) == Linux ]] && ! has_vulkan; then
+    needed+=(mesa-vulkan-drivers)
+fi
+if [[ $purpose == test ]]; then
+    has_chromium || needed+=(chromium)
+    [[ $(uname) != Linux || -d /usr/share/fonts/truetype/dejavu ]] || wished+=(fonts-dejavu-core)
+fi
+
+packages=("${needed[@]}" "${wished[@]}")
+[[ ${#packages[@]} -gt 0 ]] || exit 0
+
+if ! command -v apt-get >/dev/null; then
+    echo "Please install what these Debian packages hold, with this system's own means: ${packages[*]}" >&2
+    [[ " ${needed[*]} " != *" chromium "* ]] || echo "CHROMIUM=/path/to/chrome names a browser outside PATH." >&2
+elif [[ $(id -u) == 0 ]]; then
+    echo "Installing ${packages[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    apt-get install -y -qq --no-install-recommends "${packages[@]}" </dev/null
+    exit 0
+else
+    echo "These packages are missing, and installing them needs root. Please run:" >&2
+    echo "  sudo apt-get install -y ${packages[*]}" >&2
+fi
+[[ ${#needed[@]} -eq 0 ]]

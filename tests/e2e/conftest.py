@@ -1,0 +1,138 @@
+"""Fixtures for tests that drive a real JupyterLab in a real Chromium; the objects they give are in harness.py."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import shutil
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, sync_playwright
+
+from tests.e2e import harness
+
+RESULTS = pathlib.Path(os.environ.get("RFB_GPU_TEST_RESULTS", harness.REPOSITORY / "test-results"))
+
+OpenNotebook = Callable[..., harness.Notebook]
+page_log = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture(scope="session")
+def playwright() -> Iterator[Playwright]:
+    with sync_playwright() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browsers(playwright: Playwright) -> Iterator[Callable[[float], Browser]]:
+    """`browsers(ratio)`: Chromium with WebGPU on a software adapter and `ratio` physical pixels a CSS pixel.
+
+    A browser for each, because the ratio that Playwright emulates is not a screen's: it snaps boxes to CSS pixels.
+    """
+    launched: dict[float, Browser] = {}
+
+    def browser(ratio: float) -> Browser:
+        if ratio not in launched or not launched[ratio].is_connected():
+            launched[ratio] = playwright.chromium.launch(
+                executable_path=harness.find_chromium(),
+                args=[
+                    *harness.CHROMIUM_FLAGS,
+                    f"--force-device-scale-factor={ratio:g}",
+                    "--window-size=1400,900",
+                ],
+            )
+        return launched[ratio]
+
+    yield browser
+    for each in launched.values():
+        each.close()
+
+
+@pytest.fixture
+def device_scale_factor() -> float:
+    """Physical pixels a CSS pixel; a test that parametrizes this name gets another screen."""
+    return 1.0
+
+
+@pytest.fixture
+def page(
+    browsers: Callable[[float], Browser], device_scale_factor: float, request: pytest.FixtureRequest
+) -> Iterator[Page]:
+    """A page in a fresh profile, with everything that it says kept for the report."""
+    context = browsers(device_scale_factor).new_context(no_viewport=True)
+    context.set_default_timeout(harness.ACTION_SECONDS * 1000)
+    page = context.new_page()
+    log = request.node.stash.setdefault(page_log, [])
+
+    def on_console(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            log.append(f"{message.type}: {message.text}")
+
+    page.on("console", on_console)
+    page.on("pageerror", lambda error: log.append(f"uncaught: {error}"))
+    page.on("crash", lambda _: log.append("the page crashed"))
+    yield page
+    context.close()
+
+
+@pytest.fixture(scope="session")
+def jupyterlab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.JupyterServer]:
+    """One JupyterLab for all tests; each test has its own notebook and kernel."""
+    with harness.running_jupyterlab(tmp_path_factory.mktemp("jupyterlab")) as server:
+        yield server
+
+
+@pytest.fixture
+def notebook(
+    page: Page, jupyterlab: harness.JupyterServer, request: pytest.FixtureRequest, tmp_path: pathlib.Path
+) -> Iterator[OpenNotebook]:
+    """`notebook(cells)` opens a notebook in JupyterLab, its kernel started and no cell run.
+
+    `cells` is a list of code cells or the path of an .ipynb file, of which a copy is opened. `windowing`: see
+    `JupyterServer.set_windowing`. One notebook at a time is open in a test's page.
+    """
+    opened: list[harness.Notebook] = []
+
+    def open_notebook(cells: Sequence[str] | pathlib.Path, windowing: str | None = None) -> harness.Notebook:
+        name = f"{_file_name(request.node)}-{len(opened)}.ipynb"
+        if isinstance(cells, pathlib.Path):
+            shutil.copyfile(cells, jupyterlab.root / name)
+        else:
+            harness.write_notebook(jupyterlab.root / name, cells)
+        jupyterlab.set_windowing(windowing)
+        book = harness.Notebook(page, jupyterlab, name, tmp_path)
+        opened.append(book)
+        book.open()
+        return book
+
+    yield open_notebook
+    for book in opened:
+        book.shutdown()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep, of a test that failed, a picture of what a person would have seen, and what the page said."""
+    report = yield
+    page: Any = getattr(item, "funcargs", {}).get("page")
+    if report.failed and report.when in ("setup", "call"):
+        if log := item.stash.get(page_log, []):
+            report.sections.append(("page", "\n".join(log[-50:])))
+        if page is not None and not page.is_closed():
+            RESULTS.mkdir(parents=True, exist_ok=True)
+            shot = RESULTS / f"{_file_name(item)}.png"
+            try:
+                page.screenshot(path=shot, timeout=10_000)
+                report.sections.append(("screenshot", str(shot)))
+            except Exception as error:  # a page that hangs; the test's own failure is what counts
+                report.sections.append(("screenshot", f"failed: {error}"))
+    return report
+
+
+def _file_name(item: pytest.Item) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", item.name).strip("-")

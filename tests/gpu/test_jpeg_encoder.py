@@ -1,0 +1,300 @@
+"""The encoder's files, as any other program sees them."""
+
+import asyncio
+import gc
+import io
+import warnings
+
+import numpy as np
+import pytest
+import simplejpeg
+import wgpu
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from rfb_gpu import JpegEncoder
+from rfb_gpu.codecs.jpeg.bitstream import Layout
+from tests.gpu.helpers import PICTURES, picture, psnr, texture_of
+
+
+def encode(device, image, quality=80, subsampling="444", format="rgba8unorm"):
+    encoder = JpegEncoder(device, quality, subsampling)
+    frame = encoder.encode(texture_of(device, image, format)).result()
+    encoder.close()
+    return frame
+
+
+def libjpeg(image, quality, subsampling):
+    """libjpeg-turbo's own file, with its default, accurate DCT."""
+    file = io.BytesIO()
+    rgb = np.ascontiguousarray(image[..., :3])
+    Image.fromarray(rgb).save(file, "JPEG", quality=quality, subsampling={"444": 0, "420": 2}[subsampling])
+    return file.getvalue()
+
+
+def decode(data):
+    """By libjpeg-turbo, strictly; and Pillow must open it without a warning."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Image.open(io.BytesIO(data)).load()
+    return simplejpeg.decode_jpeg(data, fastdct=False, strict=True)
+
+
+def assert_as_good_as_libjpeg(image, frame, slack=0.0):
+    """PSNR within 0.1 dB, bytes within 2 % and what restart markers must cost."""
+    theirs = libjpeg(image, frame.quality, frame.subsampling)
+    ours_psnr = psnr(decode(bytes(frame)), image[..., :3])
+    theirs_psnr = psnr(simplejpeg.decode_jpeg(theirs, fastdct=False), image[..., :3])
+    # In pictures of a few blocks, one level that rounds the other way is more than that; beyond 50 dB there is nothing to see.
+    pixels = frame.width * frame.height
+    assert ours_psnr > min(theirs_psnr, 50) - 0.1 - 8 / pixels**0.5 - slack
+    # A marker takes two bytes; before it comes padding, after it DC starts from 0 again: up to 20 + 2 * 22 bits.
+    rows = Layout(frame.width, frame.height, frame.subsampling).rows
+    assert len(frame) <= 1.02 * len(theirs) + (rows - 1) * 10 + 6
+
+
+@pytest.mark.parametrize("subsampling", ["444", "420"])
+@pytest.mark.parametrize("quality", [1, 50, 80, 100])
+@pytest.mark.parametrize("kind", PICTURES)
+def test_as_good_as_libjpeg(device, kind, quality, subsampling):
+    image = picture(kind, 331, 253)
+    assert_as_good_as_libjpeg(image, encode(device, image, quality, subsampling))
+
+
+@given(
+    width=st.integers(1, 200),
+    height=st.integers(1, 100),
+    quality=st.integers(1, 100),
+    subsampling=st.sampled_from(["444", "420"]),
+    kind=st.sampled_from(PICTURES),
+    seed=st.integers(0, 1000),
+)
+def test_any_size_quality_and_content(device, width, height, quality, subsampling, kind, seed):
+    image = picture(kind, width, height, seed)
+    # All blocks of a checkerboard are the same, so one level that rounds the other way counts everywhere.
+    slack = 2.0 if kind == "alternating" else 0.0
+    assert_as_good_as_libjpeg(image, encode(device, image, quality, subsampling), slack)
+
+
+@pytest.mark.parametrize("subsampling", ["444", "420"])
+@pytest.mark.parametrize("size", [(1, 1), (8, 8), (9, 17), (1, 300), (4099, 3), (3, 4099), (1920, 64)])
+def test_odd_sizes(device, size, subsampling):
+    image = picture("gradient", *size)
+    frame = encode(device, image, 90, subsampling)
+    assert (frame.width, frame.height) == size
+    assert_as_good_as_libjpeg(image, frame)
+
+
+def stuffed_picture(width, height):
+    """Blocks whose code is rich in ones: checkerboards and noise of full contrast at quality 100."""
+    rng = np.random.default_rng(7)
+    image = picture("alternating", width, height)
+    image[:, ::3, :3] = rng.choice([0, 255], (height, -(-width // 3), 3))
+    return image
+
+
+@pytest.mark.parametrize("subsampling", ["444", "420"])
+def test_byte_stuffing_is_exact(device, subsampling):
+    image = stuffed_picture(300, 200)
+    frame = encode(device, image, 100, subsampling)
+    assert bytes(frame).count(b"\xff\0") > 100
+    assert_as_good_as_libjpeg(image, frame)
+
+
+@pytest.mark.parametrize("format", ["rgba8unorm", "rgba8unorm-srgb", "bgra8unorm", "bgra8unorm-srgb"])
+def test_all_formats_give_the_same_file(device, format):
+    """All 256 values of each channel come through: an sRGB texture's are not bent."""
+    ramp = np.arange(256, dtype=np.uint8).repeat(2)
+    image = (
+        np.stack([ramp, ramp[::-1], np.roll(ramp, 100), np.full(512, 255)], -1)[None]
+        .repeat(16, 0)
+        .astype(np.uint8)
+    )
+    assert bytes(encode(device, image, 100, "444", format)) == bytes(encode(device, image, 100, "444"))
+
+
+def test_gray_ramp_survives_an_srgb_texture(device):
+    ramp = np.arange(256, dtype=np.uint8).repeat(8)
+    image = np.repeat(ramp.reshape(1, -1, 1), 4, -1).repeat(8, 0)
+    frame = encode(device, image, 100, "444", "rgba8unorm-srgb")
+    np.testing.assert_array_equal(decode(bytes(frame)), image[..., :3])
+
+
+def test_the_same_picture_gives_the_same_bytes(device):
+    image = picture("gradient", 333, 111)
+    assert len({bytes(encode(device, image)) for _ in range(5)}) == 1
+
+
+def test_bands_join_to_the_same_file(device, monkeypatch):
+    """A frame that is too large for the device's buffers is coded in bands; nobody can tell."""
+    image = picture("gradient", 300, 400)
+    whole = bytes(encode(device, image, 80, "420"))
+    limits = {**device.limits, "max-storage-buffer-binding-size": 64 * 1024}
+    monkeypatch.setattr(type(device), "limits", property(lambda self: limits))
+    encoder = JpegEncoder(device, 80, "420")
+    frame = encoder.encode(texture_of(device, image)).result()
+    assert len(encoder._plan.bands) > 2
+    assert bytes(frame) == whole
+
+
+def test_a_row_that_fits_no_buffer_names_the_limit(device, monkeypatch):
+    limits = {**device.limits, "max-storage-buffer-binding-size": 1024}
+    monkeypatch.setattr(type(device), "limits", property(lambda self: limits))
+    with pytest.raises(ValueError, match="max-storage-buffer-binding-size"):
+        JpegEncoder(device).encode(texture_of(device, picture("flat", 300, 20)))
+
+
+def test_frames_in_flight_keep_their_picture_and_settings(device):
+    """The texture may be drawn to, and quality and size changed, as soon as encode has returned."""
+    images = [
+        picture(kind, *size)
+        for kind, size in (("noise", (100, 80)), ("text", (100, 80)), ("gradient", (64, 90)))
+    ]
+    encoder = JpegEncoder(device, 50)
+    texture = texture_of(device, images[0])
+    futures = [encoder.encode(texture)]
+    device.queue.write_texture({"texture": texture}, images[1], {"bytes_per_row": 400}, (100, 80, 1))
+    encoder.quality = 90
+    futures.append(encoder.encode(texture))
+    encoder.subsampling = "420"
+    futures.append(encoder.encode(texture_of(device, images[2])))
+    frames = [future.result() for future in futures]
+    assert [(f.quality, f.subsampling) for f in frames] == [(50, "444"), (90, "444"), (90, "420")]
+    for image, frame in zip(images, frames, strict=True):
+        assert_as_good_as_libjpeg(image, frame)
+
+
+def test_more_frames_than_slots_all_arrive(device):
+    encoder = JpegEncoder(device, slots=2)
+    images = [picture("gradient", 64, 64, seed) for seed in range(7)]
+    textures = [texture_of(device, image) for image in images]
+    futures = [encoder.encode(texture) for texture in textures]
+    for image, future in zip(images, futures, strict=True):
+        assert_as_good_as_libjpeg(image, future.result())
+
+
+def test_a_guess_that_was_short_is_made_up_for(device):
+    """After flat frames comes noise: more bytes than were copied."""
+    encoder = JpegEncoder(device, 95)
+    flat, noise = picture("flat", 400, 300), picture("noise", 400, 300)
+    for image in (flat, flat, noise, noise, flat, noise):
+        frame = encoder.encode(texture_of(device, image)).result()
+        assert_as_good_as_libjpeg(image, frame)
+
+
+def test_steady_state_makes_no_gpu_objects(device):
+    encoder = JpegEncoder(device)
+    texture = texture_of(device, picture("gradient", 200, 100))
+    for _ in range(4):
+        encoder.encode(texture).result()
+
+    def counts():
+        kinds = wgpu.diagnostics.object_counts.get_dict()
+        return {
+            kind: kinds[kind]["count"]
+            for kind in ("Buffer", "BindGroup", "ComputePipeline", "TextureView", "ShaderModule")
+        }
+
+    before = counts()
+    for quality in (80, 80, 79, 81) * 5:
+        encoder.quality = quality
+        encoder.encode(texture).result()
+    assert counts() == before
+
+
+def test_close_frees_the_buffers(device):
+    gc.collect()
+    before = wgpu.diagnostics.object_counts.get_dict()["Buffer"]["count"]
+    encoder = JpegEncoder(device)
+    future = encoder.encode(texture_of(device, picture("gradient", 200, 100)))
+    encoder.close()
+    assert len(future.result()) > 600, "a frame in flight is completed"
+    with pytest.raises(RuntimeError, match="closed"):
+        encoder.encode(texture_of(device, picture("gradient", 200, 100)))
+    del encoder, future
+    gc.collect()
+    assert wgpu.diagnostics.object_counts.get_dict()["Buffer"]["count"] == before
+
+
+def test_await_and_callbacks(device):
+    async def main():
+        encoder = JpegEncoder(device)
+        texture = texture_of(device, picture("text", 90, 60))
+        called = []
+        future = encoder.encode(texture)
+        future.add_done_callback(called.append)
+        frame = await future
+        await asyncio.sleep(0)
+        assert called == [future]
+        assert future.done()
+        assert future.result() is frame
+        late = []
+        future.add_done_callback(late.append)
+        assert late == [future]
+        return await encoder.encode(texture)
+
+    assert asyncio.run(main()).codec == "jpeg"
+
+
+def test_a_future_made_without_a_loop_can_be_awaited(device):
+    future = JpegEncoder(device).encode(texture_of(device, picture("text", 90, 60)))
+
+    async def main():
+        return await future
+
+    assert asyncio.run(main()).width == 90
+
+
+def test_result_on_the_loops_own_thread(device):
+    async def main():
+        return JpegEncoder(device).encode(texture_of(device, picture("text", 90, 60))).result(timeout=60)
+
+    assert asyncio.run(main()).width == 90
+
+
+def test_profiling_times_every_pass(device):
+    timed = device.adapter.request_device_sync(required_features=["timestamp-query"])
+    encoder = JpegEncoder(timed, profile=True)
+    frame = encoder.encode(texture_of(timed, picture("gradient", 300, 300))).result()
+    passes = [frame.timings[name] for name in ("encode_segment", "place_segments", "write_stream")]
+    assert all(seconds > 0 for seconds in passes)
+    assert frame.timings["gpu"] >= max(passes)
+
+
+def test_textures_that_cannot_be_encoded_say_why(device):
+    encoder = JpegEncoder(device)
+    image = picture("flat", 8, 8)
+    with pytest.raises(ValueError, match="TEXTURE_BINDING"):
+        encoder.encode(
+            texture_of(device, image, usage=wgpu.TextureUsage.COPY_DST | wgpu.TextureUsage.COPY_SRC)
+        )
+    with pytest.raises(TypeError, match=r"wgpu\.GPUTexture"):
+        encoder.encode(image)
+    usage = wgpu.TextureUsage.TEXTURE_BINDING
+    with pytest.raises(ValueError, match="rgba16float"):
+        encoder.encode(device.create_texture(size=(8, 8, 1), format="rgba16float", usage=usage))
+    with pytest.raises(ValueError, match="layers"):
+        encoder.encode(device.create_texture(size=(8, 8, 2), format="rgba8unorm", usage=usage))
+    other = device.adapter.request_device_sync()
+    with pytest.raises(ValueError, match="another device"):
+        encoder.encode(texture_of(other, image))
+
+
+@pytest.mark.parametrize(
+    "arguments, error, match",
+    [
+        ({"quality": 0}, ValueError, "from 1 to 100"),
+        ({"quality": 80.5}, TypeError, "whole number"),
+        ({"subsampling": "422x"}, ValueError, "subsampling"),
+        ({"slots": 0}, ValueError, "slots"),
+    ],
+)
+def test_bad_arguments(device, arguments, error, match):
+    with pytest.raises(error, match=match):
+        JpegEncoder(device, **arguments)
+
+
+def test_device_of_another_type():
+    with pytest.raises(TypeError, match="GPUDevice"):
+        JpegEncoder("cuda")

@@ -1,0 +1,140 @@
+"""Parsing: what is taken, what is refused, and that no bytes at all can do harm."""
+
+import io
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from rfb_gpu.codecs.jpeg.bitstream import (
+    CorruptJpegError,
+    ForeignJpegError,
+    JpegError,
+    Layout,
+    file_head,
+    index_markers,
+    parse,
+)
+from tests.reference import jpeg as reference
+
+
+def make_file(width=40, height=24, subsampling="444", quality=80, with_index=True):
+    """A file made by the reference alone."""
+    layout = Layout(width, height, subsampling)
+    rng = np.random.default_rng(width * height)
+    rgb = rng.integers(0, 256, (height, width, 3), np.uint8)
+    segments = reference.encode_segments(reference.pixels_to_levels(rgb, layout, quality), layout)
+    places, lengths = reference.place_segments(segments)
+    stream = reference.write_stream(segments)
+    starts = np.cumsum([0, *lengths[:-1]]).repeat(layout.segments_per_row)
+    positions = (starts + places[:, 0] // 8 + places[:, 1]) * 8 + places[:, 0] % 8
+    index = index_markers(layout, positions.reshape(layout.rows, -1), len(stream)) if with_index else b""
+    first, rest = file_head(layout, quality)
+    return first + index + rest + stream, rgb
+
+
+@pytest.mark.parametrize("subsampling", ["444", "420"])
+@pytest.mark.parametrize("size", [(1, 1), (40, 24), (333, 50)])
+def test_pillow_opens_what_the_reference_makes(size, subsampling):
+    data, rgb = make_file(*size, subsampling)
+    decoded = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+    assert decoded.shape == rgb.shape
+
+
+def test_an_index_is_found_and_points_where_restart_markers_do():
+    data, _ = make_file(333, 100)
+    file = parse(data)
+    assert file.positions.shape == (13, 6)
+    without, _ = make_file(333, 100, with_index=False)
+    by_markers = parse(without)
+    assert by_markers.positions.shape == (13, 1)
+    np.testing.assert_array_equal(file.positions[:, 0], by_markers.positions[:, 0])
+    assert file.mcus_per_entry % file.layout.mcus_per_segment == 0
+
+
+def test_a_stale_index_is_not_believed():
+    data, _ = make_file(333, 100)
+    at = data.index(b"RFBG\0") + 13
+    broken = bytearray(data)
+    broken[at : at + 2] = struct.pack("<H", 0xFFFF)
+    assert parse(broken).positions.shape == (13, 1)
+
+
+def test_large_indexes_take_several_markers():
+    layout = Layout(1024, 8 * 600, "444")
+    positions = (np.arange(600 * 16) * 5000).reshape(600, 16)
+    many = np.tile(positions, (1, 1))
+    markers = index_markers(layout, many, 600 * 16 * 5000 // 8)
+    assert markers.count(b"RFBG\0") == 1
+    layout = Layout(4096, 8 * 600, "444")
+    positions = (np.arange(600 * 64) * 5000).reshape(600, 64)
+    markers = index_markers(layout, positions, 600 * 64 * 5000 // 8)
+    assert markers.count(b"RFBG\0") == 2
+
+
+def test_an_index_costs_at_most_its_budget():
+    layout = Layout(1000, 1000, "444")
+    positions = (np.arange(layout.rows * layout.segments_per_row) * 100).reshape(layout.rows, -1)
+    stream_bytes = int(positions.max() + 100) // 8
+    assert len(index_markers(layout, positions, stream_bytes)) <= stream_bytes / 80 + 30
+
+
+def jpeg(**options):
+    file = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)).save(
+        file, "JPEG", **options
+    )
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "options, why",
+    [
+        ({"progressive": True}, "progressive"),
+        ({"subsampling": 1}, "4:4:4 and 4:2:0"),
+        ({}, "restart marker"),
+    ],
+)
+def test_foreign_files_say_what_is_foreign(options, why):
+    with pytest.raises(ForeignJpegError, match=why):
+        parse(jpeg(**options))
+
+
+def test_files_of_libjpeg_with_restart_rows_are_taken():
+    file = parse(jpeg(subsampling=0, restart_marker_rows=1))
+    assert file.positions.shape == (5, 1)
+    levels, layout = reference.huffman_decode(jpeg(subsampling=0, restart_marker_rows=1))
+    assert levels.shape == (5, 5, 3, 64)
+    assert layout == Layout(40, 40, "444")
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xd8", b"\x89PNG\r\n\x1a\n" + bytes(100), bytes(1000)])
+def test_what_is_no_jpeg_is_said_to_be_none(data):
+    with pytest.raises(CorruptJpegError):
+        parse(data)
+
+
+@given(cut=st.integers(0, 3000))
+def test_truncated_files_never_crash(cut):
+    data, _ = make_file()
+    try:
+        parse(data[:cut])
+    except JpegError:
+        pass
+
+
+@given(st.data())
+def test_mutated_files_never_crash_and_stay_within_bounds(data):
+    original, _ = make_file(100, 40)
+    mutant = bytearray(original)
+    for _ in range(data.draw(st.integers(1, 8))):
+        mutant[data.draw(st.integers(0, len(mutant) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        file = parse(mutant)
+    except JpegError:
+        return
+    assert file.positions.max(initial=0) <= (len(file.stream) + 2) * 8
+    assert file.positions.shape == (file.layout.rows, -(-file.layout.mcus_per_row // file.mcus_per_entry))
