@@ -501,7 +501,6 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                 "confirmed_frames",
                 "roundtrip_count",
                 "roundtrip_sum",
-                "delivery_count",
                 "delivery_sum",
                 "img_encoding_sum",
             ),
@@ -513,7 +512,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
         * *sent_frames*, *confirmed_frames*: frames sent, and acknowledged by a page.
         * *roundtrip*: mean seconds from sending a frame to its acknowledgement.
-        * *delivery*: mean seconds from sending a frame to its arrival in the page, if both clocks agree.
+        * *delivery*: the part of it that is not spent in the page: the ways of the frame and of its acknowledgement.
         * *img_encoding*: mean seconds from the end of a draw until the frame's bytes were there.
         * *fps*: frames acknowledged per second, from the first that was sent.
         """
@@ -523,7 +522,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             "sent_frames": stats["sent_frames"],
             "confirmed_frames": stats["confirmed_frames"],
             "roundtrip": stats["roundtrip_sum"] / (stats["roundtrip_count"] or 1),
-            "delivery": stats["delivery_sum"] / (stats["delivery_count"] or 1),
+            "delivery": stats["delivery_sum"] / (stats["roundtrip_count"] or 1),
             "img_encoding": stats["img_encoding_sum"] / (stats["sent_frames"] or 1),
             "fps": stats["confirmed_frames"] / seconds if seconds > 0 else 0.0,
         }
@@ -536,10 +535,8 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         stats["roundtrip_count"] += len(round_trips)
         stats["roundtrip_sum"] += sum(round_trips)
         stats["last_time"] = time.perf_counter()
-        if ack.localtime is not None:
-            sent_at = time.time() - round_trips[-1]
-            stats["delivery_count"] += 1
-            stats["delivery_sum"] += ack.localtime - sent_at
+        in_page = 0.0 if ack.present_ms is None else ack.present_ms / 1000
+        stats["delivery_sum"] += sum(max(round_trip - in_page, 0) for round_trip in round_trips)
 
     def set_css_width(self, css_width: str) -> None:
         """Sets the width as a CSS text, e.g. ``"100%"``."""

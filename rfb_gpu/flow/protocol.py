@@ -78,7 +78,6 @@ class Ack(Message):
     dropped: int
     decode_ms: float | None
     present_ms: float | None
-    localtime: float | None
 
 
 @dataclass(frozen=True)
@@ -185,7 +184,6 @@ def parse_message(content: object) -> Message | None:
             dropped=_whole(content, "dropped", 0),
             decode_ms=_number_or_none(content, "decode_ms"),
             present_ms=_number_or_none(content, "present_ms"),
-            localtime=_number_or_none(content, "localtime"),
         )
     if kind == "decoder":
         return DecoderReport(

@@ -8,11 +8,11 @@
     reconstruct             levels -> pixels
 
 The format in short (ITU-T T.81). A picture is cut into MCUs, in 4:4:4 one block of 8x8 for each of Y, Cb, Cr, in 4:2:0 four
-of Y and one of each chroma. A block becomes 64 levels in zigzag order. Level 0, DC, is coded as the difference to the
-block before of the same component; the others as pairs (run of zeros, size) in Huffman code, each followed by ``size`` bits that tell
-which level of that size it is. A run over 15 is split by ZRL, which stands for 16 zeros; EOB says that only zeros follow. The bits are packed into
-bytes; after a byte 0xFF a byte 0 is stuffed, so that only markers look like markers. After each MCU row here comes a restart
-marker: the row is filled up with ones, DC starts from 0, the next row begins on a byte.
+of Y and one of each chroma. A block becomes 64 levels in zigzag order. Level 0, DC, is coded as the difference to the block
+before of the same component; the others as pairs (run of zeros, size) in Huffman code, each followed by ``size`` bits that
+tell which level of that size it is. A run over 15 is split by ZRL, which stands for 16 zeros; EOB says that only zeros
+follow. The bits are packed into bytes; after a byte 0xFF a byte 0 is stuffed, so that only markers look like markers. After
+each MCU row here comes a restart marker: the row is filled up with ones, DC starts from 0, the next row begins on a byte.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ HELLO = {
 def test_messages_are_read():
     assert parse_message(HELLO) == Hello("a", 1, 0, 1, 1.5, True, True, "JupyterLab", "0.1.0")
     ack = parse_message({"type": "ack", "view": "a", "epoch": 1, "seq": 3, "frame": 7.0, "decode_ms": 1.5})
-    assert ack == Ack("a", 1, 3, 7, 0, 0, 0, 1.5, None, None)
+    assert ack == Ack("a", 1, 3, 7, 0, 0, 0, 1.5, None)
     event = parse_message(
         {"type": "event", "view": "a", "epoch": 1, "seq": 4, "event": {"type": "wheel", "dx": 1.0}}
     )

@@ -1,0 +1,110 @@
+/**
+ * Counts what became of the frames and tells the kernel in batches. In Jupyter each message from the page costs the
+ * kernel and the page about as much as a small frame does, so an acknowledgement for each frame would halve the rate.
+ * It never decides what is shown.
+ */
+import type { AckMessage } from "./protocol";
+
+/** A frame waits at most this long for its acknowledgement. */
+export const ACK_DELAY_MS = 25;
+/** The window until the kernel names one. */
+export const DEFAULT_WINDOW = 2;
+
+/** The part of the page's clock that is needed here; tests bring their own. */
+export interface Timers {
+  set(callback: () => void, ms: number): number;
+  clear(timer: number): void;
+}
+
+export class AckBatcher {
+  window = DEFAULT_WINDOW;
+  #frame = -1;
+  #received = 0;
+  #shown = 0;
+  #dropped = 0;
+  #decodeMs: number[] = [];
+  #presentMs: number[] = [];
+  #timer: number | null = null;
+
+  constructor(
+    private readonly send: (ack: AckMessage) => void,
+    private readonly timers: Timers,
+  ) {}
+
+  /** A frame arrived. */
+  received(): void {
+    this.#received += 1;
+  }
+
+  /**
+   * A frame gave way to a newer one. This alone triggers no acknowledgement: it goes with that of the newer frame, or a
+   * page that cannot keep up would be sent ever more frames to throw away.
+   */
+  superseded(id: number): void {
+    this.#frame = Math.max(this.#frame, id);
+    this.#dropped += 1;
+  }
+
+  /** A frame was shown. */
+  shown(id: number, presentMs: number): void {
+    this.#shown += 1;
+    this.#presentMs.push(presentMs);
+    this.#settle(id);
+  }
+
+  /** A frame could not be shown. */
+  failed(id: number): void {
+    this.#dropped += 1;
+    this.#settle(id);
+  }
+
+  /** A decode took this long. May come after the frame's acknowledgement, and then travels with the next. */
+  decoded(ms: number): void {
+    this.#decodeMs.push(ms);
+  }
+
+  /** A new epoch: what was counted belongs to the old one. */
+  reset(): void {
+    if (this.#timer !== null) {
+      this.timers.clear(this.#timer);
+      this.#timer = null;
+    }
+    this.#frame = -1;
+    this.#received = this.#shown = this.#dropped = 0;
+    this.#decodeMs = [];
+    this.#presentMs = [];
+  }
+
+  #settle(id: number): void {
+    this.#frame = Math.max(this.#frame, id);
+    if (2 * (this.#shown + this.#dropped) >= this.window) {
+      this.#flush();
+    } else {
+      this.#timer ??= this.timers.set(() => this.#flush(), ACK_DELAY_MS);
+    }
+  }
+
+  #flush(): void {
+    const ack: AckMessage = {
+      type: "ack",
+      frame: this.#frame,
+      received: this.#received,
+      shown: this.#shown,
+      dropped: this.#dropped,
+      decode_ms: median(this.#decodeMs),
+      present_ms: median(this.#presentMs),
+    };
+    this.reset();
+    this.send(ack);
+  }
+}
+
+function median(values: number[]): number | null {
+  if (values.length === 0) {
+    return null;
+  }
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  const value = sorted.length % 2 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
+  return Math.round(value * 100) / 100;
+}

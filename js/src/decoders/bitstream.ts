@@ -1,0 +1,337 @@
+/**
+ * Takes a JPEG file apart for the GPU decoder: the twin of rfb_gpu/codecs/jpeg/bitstream.py, which describes the format.
+ * It decodes nothing, and never trusts the bytes: whatever it gives back has its bounds checked.
+ */
+
+/** Blocks that one workgroup decodes: 8 MCUs in 4:4:4, 4 in 4:2:0. */
+const SEGMENT_BLOCKS = 24;
+
+const SOI = 0xd8;
+const EOI = 0xd9;
+const SOS = 0xda;
+const DQT = 0xdb;
+const DHT = 0xc4;
+const DRI = 0xdd;
+const SOF0 = 0xc0;
+const APP9 = 0xe9;
+const RST0 = 0xd0;
+const RST7 = 0xd7;
+const OTHER_SOF = new Set([0xc1, 0xc2, 0xc3, 0xc5, 0xc6, 0xc7, 0xc9, 0xca, 0xcb, 0xcd, 0xce, 0xcf]);
+
+/** One scan of the components 1, 2, 3, each with the tables that our encoder gives it, all 64 coefficients at once. */
+const ONE_SCAN = Uint8Array.of(3, 1, 0x00, 2, 0x11, 3, 0x11, 0, 63, 0);
+
+/** "RFBG" 0, version 1, one byte reserved, MCUs per entry (u16), first entry (u32), all little-endian. */
+const INDEX_NAME = Uint8Array.of(0x52, 0x46, 0x42, 0x47, 0, 1);
+const INDEX_HEAD_BYTES = 13;
+
+export class JpegError extends Error {}
+
+/** The bytes are no JPEG file, or a broken one. */
+export class CorruptJpegError extends JpegError {}
+
+/** A JPEG that is not decoded here: progressive, another subsampling, no restart markers. The browser may well read it. */
+export class ForeignJpegError extends JpegError {}
+
+export type Subsampling = "444" | "420";
+
+/** How a frame divides into MCUs and segments. */
+export interface Layout {
+  readonly width: number;
+  readonly height: number;
+  readonly subsampling: Subsampling;
+  readonly mcusPerRow: number;
+  /** MCU rows. */
+  readonly rows: number;
+  readonly segmentsPerRow: number;
+  readonly geometry: Geometry;
+}
+
+/** What the WGSL stages are specialised by. */
+export interface Geometry {
+  readonly mcuSize: number;
+  readonly blocksPerMcu: number;
+  readonly mcusPerSegment: number;
+}
+
+export const GEOMETRY: Readonly<Record<Subsampling, Geometry>> = {
+  "444": { mcuSize: 8, blocksPerMcu: 3, mcusPerSegment: SEGMENT_BLOCKS / 3 },
+  "420": { mcuSize: 16, blocksPerMcu: 6, mcusPerSegment: SEGMENT_BLOCKS / 6 },
+};
+
+export interface HuffmanTable {
+  /** Number of codes of 1 to 16 bits. */
+  readonly counts: Uint8Array;
+  /** In the order of their codes. */
+  readonly symbols: Uint8Array;
+}
+
+export interface JpegFile {
+  readonly layout: Layout;
+  /** Of Y, Cb and Cr, 64 each, in zigzag order. */
+  readonly quantisers: Uint8Array;
+  /** DC luma, AC luma, DC chroma, AC chroma. */
+  readonly huffman: readonly HuffmanTable[];
+  /** The entropy-coded bytes, with stuffing and restart markers, without EOI. */
+  readonly stream: Uint8Array<ArrayBuffer>;
+  /** MCUs from one entry to the next; a multiple of those in a segment, or the whole row. */
+  readonly mcusPerEntry: number;
+  readonly entriesPerRow: number;
+  /** Bit position in the stream of every entry, row by row. */
+  readonly positions: Uint32Array<ArrayBuffer>;
+}
+
+export function layoutOf(width: number, height: number, subsampling: Subsampling): Layout {
+  const geometry = GEOMETRY[subsampling];
+  const mcusPerRow = Math.ceil(width / geometry.mcuSize);
+  return {
+    width,
+    height,
+    subsampling,
+    mcusPerRow,
+    rows: Math.ceil(height / geometry.mcuSize),
+    segmentsPerRow: Math.ceil(mcusPerRow / geometry.mcusPerSegment),
+    geometry,
+  };
+}
+
+/** Reads a file, as far as our decoder takes it. Throws a CorruptJpegError or a ForeignJpegError. */
+export function parse(data: Uint8Array<ArrayBuffer>): JpegFile {
+  const quantisers = new Map<number, Uint8Array>();
+  const huffman = new Map<number, HuffmanTable>();
+  const index = new Map<number, IndexPart>();
+  let frame: { layout: Layout; quantisers: Uint8Array } | null = null;
+  let restartInterval = 0;
+  let start = 0;
+
+  for (const { code, payload, after } of segments(data)) {
+    if (code === DQT) {
+      readQuantisers(payload, quantisers);
+    } else if (code === DHT) {
+      readHuffman(payload, huffman);
+    } else if (code === DRI && payload.length === 2) {
+      restartInterval = u16(payload, 0);
+    } else if (code === APP9) {
+      readIndex(payload, index);
+    } else if (code === SOF0) {
+      frame = readFrame(payload);
+    } else if (OTHER_SOF.has(code)) {
+      throw new ForeignJpegError("only baseline JPEG is decoded here");
+    } else if (code === SOS) {
+      if (payload.length !== ONE_SCAN.length || !startsWith(payload, ONE_SCAN)) {
+        throw new ForeignJpegError("only one scan of the components 1, 2, 3 is decoded here");
+      }
+      start = after;
+    }
+  }
+
+  if (!frame) {
+    throw new CorruptJpegError("the JPEG file has no frame header before its image data");
+  }
+  const { layout } = frame;
+  if (layout.rows > 1 && restartInterval !== layout.mcusPerRow) {
+    throw new ForeignJpegError("only files with a restart marker per MCU row are decoded here");
+  }
+  const used = [0x00, 0x10, 0x01, 0x11].map((slot) => needed(huffman.get(slot)));
+  const quantiserRows = new Uint8Array(3 * 64);
+  frame.quantisers.forEach((table, component) => {
+    quantiserRows.set(needed(quantisers.get(table)), component * 64);
+  });
+
+  let stream = data.subarray(start);
+  if (stream.length >= 2 && stream.at(-2) === 0xff && stream.at(-1) === EOI) {
+    stream = stream.subarray(0, -2);
+  }
+  if (stream.length === 0) {
+    throw new CorruptJpegError("the JPEG file ends before its image data");
+  }
+  // Whoever changed a file may have left its index behind; the restart markers tell the truth.
+  const entries = indexEntries(index, layout, stream.length + 2) ?? restartEntries(stream, layout);
+  return { layout, quantisers: quantiserRows, huffman: used, stream, ...entries };
+}
+
+interface Segment {
+  code: number;
+  payload: Uint8Array;
+  /** Offset of what follows. */
+  after: number;
+}
+
+/** The marker segments from SOI up to and including SOS. */
+function* segments(data: Uint8Array): Generator<Segment, void> {
+  if (data.length < 4 || data[0] !== 0xff || data[1] !== SOI) {
+    throw new CorruptJpegError("not a JPEG file: it does not begin with an SOI marker");
+  }
+  let at = 2;
+  while (at + 4 <= data.length) {
+    if (data[at] !== 0xff) {
+      throw new CorruptJpegError(`a marker is missing at byte ${at} of the JPEG file`);
+    }
+    const code = data[at + 1]!;
+    if (code === 0xff) {
+      at += 1; // a fill byte
+      continue;
+    }
+    const after = at + 2 + u16(data, at + 2);
+    if (after < at + 4 || after > data.length) {
+      throw new CorruptJpegError(`the marker at byte ${at} of the JPEG file has an impossible length`);
+    }
+    yield { code, payload: data.subarray(at + 4, after), after };
+    if (code === SOS) {
+      return;
+    }
+    at = after;
+  }
+  throw new CorruptJpegError("the JPEG file ends before its image data");
+}
+
+function readHuffman(payload: Uint8Array, tables: Map<number, HuffmanTable>): void {
+  let rest = payload;
+  while (rest.length > 0) {
+    const counts = rest.subarray(1, 17);
+    const total = counts.reduce((sum, count) => sum + count, 0);
+    const symbols = rest.subarray(17, 17 + total);
+    if (counts.length < 16 || symbols.length < total || total > 256) {
+      throw new CorruptJpegError("a Huffman table is cut off");
+    }
+    let code = 0;
+    counts.forEach((count, i) => {
+      code += count;
+      if (code > 2 ** (i + 1)) {
+        throw new CorruptJpegError("a Huffman table has more codes than fit");
+      }
+      code *= 2;
+    });
+    tables.set(rest[0]!, { counts, symbols });
+    rest = rest.subarray(17 + total);
+  }
+}
+
+function readQuantisers(payload: Uint8Array, tables: Map<number, Uint8Array>): void {
+  let rest = payload;
+  while (rest.length > 0) {
+    if (rest[0]! >> 4) {
+      throw new ForeignJpegError("16-bit quantisation tables are not decoded here");
+    }
+    if (rest.length < 65) {
+      throw new CorruptJpegError("a quantisation table is cut off");
+    }
+    tables.set(rest[0]!, rest.subarray(1, 65));
+    rest = rest.subarray(65);
+  }
+}
+
+function readFrame(payload: Uint8Array): { layout: Layout; quantisers: Uint8Array } {
+  if (payload.length < 6) {
+    throw new CorruptJpegError("the frame header is cut off");
+  }
+  if (payload[0] !== 8 || payload[5] !== 3 || payload.length !== 15) {
+    throw new ForeignJpegError("only 8-bit files of three components are decoded here");
+  }
+  const height = u16(payload, 1);
+  const width = u16(payload, 3);
+  if (width === 0 || height === 0) {
+    throw new CorruptJpegError("the JPEG file has no size");
+  }
+  const column = (first: number) => Uint8Array.of(payload[first]!, payload[first + 3]!, payload[first + 6]!);
+  const subsampling = SAMPLINGS[column(7).join()];
+  if (column(6).join() !== "1,2,3" || subsampling === undefined) {
+    throw new ForeignJpegError("only 4:4:4 and 4:2:0 are decoded here");
+  }
+  return { layout: layoutOf(width, height, subsampling), quantisers: column(8) };
+}
+
+/** By the sampling factors of the three components. */
+const SAMPLINGS: Readonly<Record<string, Subsampling>> = {
+  [[0x11, 0x11, 0x11].join()]: "444",
+  [[0x22, 0x11, 0x11].join()]: "420",
+};
+
+// ----- where decoding can start
+
+interface IndexPart {
+  mcusPerEntry: number;
+  /** u16 each: bits from one entry to the next. */
+  bits: DataView;
+}
+
+type Entries = Pick<JpegFile, "mcusPerEntry" | "entriesPerRow" | "positions">;
+
+function readIndex(payload: Uint8Array, parts: Map<number, IndexPart>): void {
+  if (payload.length < INDEX_HEAD_BYTES || payload.length % 2 !== INDEX_HEAD_BYTES % 2) {
+    return;
+  }
+  if (startsWith(payload, INDEX_NAME)) {
+    const view = new DataView(payload.buffer, payload.byteOffset, payload.byteLength);
+    const bits = new DataView(
+      payload.buffer,
+      payload.byteOffset + INDEX_HEAD_BYTES,
+      payload.length - INDEX_HEAD_BYTES,
+    );
+    parts.set(view.getUint32(9, true), { mcusPerEntry: view.getUint16(7, true), bits });
+  }
+}
+
+/** The entries that the index names, or null when there is none that fits the file. */
+function indexEntries(parts: Map<number, IndexPart>, layout: Layout, streamBytes: number): Entries | null {
+  const mcusPerEntry = parts.get(0)?.mcusPerEntry ?? 0;
+  if (mcusPerEntry < 1 || mcusPerEntry % layout.geometry.mcusPerSegment !== 0) {
+    return null;
+  }
+  const entriesPerRow = Math.ceil(layout.mcusPerRow / mcusPerEntry);
+  const ordered = [...parts].sort(([a], [b]) => a - b).map(([, part]) => part.bits);
+  const count = ordered.reduce((sum, bits) => sum + bits.byteLength / 2, 0);
+  if (count !== layout.rows * entriesPerRow) {
+    return null;
+  }
+  const positions = new Uint32Array(count);
+  let entry = 0;
+  let position = 0;
+  for (const bits of ordered) {
+    for (let at = 0; at < bits.byteLength; at += 2) {
+      if (entry % entriesPerRow === 0 && position % 8 !== 0) {
+        return null; // rows begin with bytes
+      }
+      positions[entry] = position;
+      position += bits.getUint16(at, true);
+      entry += 1;
+    }
+  }
+  return position <= streamBytes * 8 ? { mcusPerEntry, entriesPerRow, positions } : null;
+}
+
+/** An entry per MCU row, by looking for the restart markers. */
+function restartEntries(stream: Uint8Array, layout: Layout): Entries {
+  const positions = new Uint32Array(layout.rows);
+  let found = 0;
+  for (let at = stream.indexOf(0xff); at >= 0; at = stream.indexOf(0xff, at + 1)) {
+    const next = stream[at + 1] ?? 0;
+    if (next >= RST0 && next <= RST7) {
+      found += 1;
+      if (found < layout.rows) {
+        positions[found] = (at + 2) * 8;
+      }
+    }
+  }
+  if (found !== layout.rows - 1) {
+    throw new CorruptJpegError(`the JPEG file has ${found} restart markers where ${layout.rows - 1} belong`);
+  }
+  return { mcusPerEntry: layout.mcusPerRow, entriesPerRow: 1, positions };
+}
+
+// ----- small things
+
+function u16(bytes: Uint8Array, at: number): number {
+  return (bytes[at]! << 8) | bytes[at + 1]!;
+}
+
+function startsWith(bytes: Uint8Array, start: Uint8Array): boolean {
+  return start.every((byte, i) => bytes[i] === byte);
+}
+
+function needed<T>(table: T | undefined): T {
+  if (table === undefined) {
+    throw new CorruptJpegError("the JPEG file lacks a table that it uses");
+  }
+  return table;
+}

@@ -1,0 +1,467 @@
+/**
+ * The page's copy of one canvas: receives frames, has them decoded and shown on each of its views, and tells the kernel
+ * what became of them. One per widget and page; docs/protocol.md is the contract that it keeps.
+ *
+ * It never writes a trait (in marimo that re-runs cells, in Jupyter it costs an echo), and never waits for a GPU before
+ * it listens: anywidget drops the messages of a widget that takes more than two seconds to initialize.
+ */
+import { AckBatcher } from "./acks";
+import { Conversation, type Hello } from "./conversation";
+import { acquireGpu, type Gpu, messageOf } from "./device";
+import { guessHost } from "./host";
+import { Mailbox } from "./mailbox";
+import { BrowserPresenter, GpuPresenter, type Picture, type Presenter } from "./presenter";
+import {
+  bufferBytes,
+  type Frame,
+  type FrameHeader,
+  PROTOCOL_VERSION,
+  parseKernelMessage,
+  type RenderviewEvent,
+} from "./protocol";
+import { CanvasView, LOOKS, type ViewOwner } from "./view";
+
+/** The part of an anywidget model that is used here. */
+export interface AnyModel {
+  get(name: string): unknown;
+  // biome-ignore lint/suspicious/noExplicitAny: the hosts pass what they like, and the callbacks check it
+  on(event: string, callback: (...args: any[]) => void): void;
+  // biome-ignore lint/suspicious/noExplicitAny: as above
+  off(event: string, callback: (...args: any[]) => void): void;
+  send(content: unknown): unknown;
+}
+
+/** Browsers stop animation frames in hidden tabs and in frames scrolled out of sight; pictures then come by this timer. */
+const FRAME_TIMEOUT_MS = 200;
+/** A GPU that has this many pictures still to finish gets no more: the mailbox then drops what it cannot do. */
+const MAX_UNFINISHED = 3;
+/** After so long without a welcome the page says so, and says hello again: then twice as long, and so on. */
+const WELCOME_TIMEOUT_MS = 5000;
+const MAX_HELLOS = 5;
+
+export class CanvasModel implements ViewOwner {
+  readonly #any: AnyModel;
+  readonly #conversation: Conversation;
+  readonly #acks: AckBatcher;
+  readonly #mailbox = new Mailbox<Frame>();
+  readonly #errors = new Map<string, string>();
+  /** What to call to be rid of all listeners. */
+  readonly #undo: (() => void)[] = [];
+  #views: CanvasView[] = [];
+
+  #presenter: Presenter | null = null;
+  #picture: Picture | null = null;
+  /** Counts the choices of a decoder: one that takes long must not replace a later one. */
+  #choice = 0;
+  #decoder: { name: Presenter["name"]; reason: string; adapter: string } | null = null;
+
+  #scheduled: { frame: number; timer: number } | null = null;
+  #decoding = false;
+  #unfinished = 0;
+
+  #visible = false;
+  #lastResize: RenderviewEvent | null = null;
+  /** Nothing more is to be said. */
+  #ended = false;
+  #closedByKernel = false;
+  #welcomeTimer = 0;
+  #hellosInVain = 0;
+
+  constructor(any: AnyModel) {
+    this.#any = any;
+    // Some hosts send synchronously, others give a promise; either may fail once the comm is closed.
+    this.#conversation = new Conversation((message) => {
+      Promise.resolve(any.send(message)).catch(() => {});
+    });
+    this.#acks = new AckBatcher((ack) => this.#conversation.send(ack), {
+      set: (callback, ms) => window.setTimeout(callback, ms),
+      clear: (timer) => window.clearTimeout(timer),
+    });
+
+    this.#onModel("msg:custom", (content: unknown, buffers: unknown) => this.#onMessage(content, buffers));
+    for (const [trait, apply] of Object.entries(LOOKS)) {
+      this.#onModel(`change:${trait}`, () => {
+        for (const view of this.#views) {
+          apply(view, any.get(trait));
+        }
+      });
+    }
+    this.#onModel("change:_decoder", () => void this.#chooseDecoder());
+    this.#onPage(document, "visibilitychange", () => this.#onTabVisibility());
+    this.#onPage(window, "pagehide", () => this.#conversation.bye());
+    this.#onPage(window, "pageshow", () => {
+      // Back from the browser's cache of pages: everything is here, only the kernel was told goodbye.
+      if (this.#conversation.ended && !this.#ended) {
+        this.#hello();
+      }
+    });
+
+    this.#hello();
+    void this.#chooseDecoder();
+  }
+
+  addView(container: HTMLElement): CanvasView {
+    const view = new CanvasView(this, container);
+    this.#views.push(view);
+    for (const [trait, apply] of Object.entries(LOOKS)) {
+      apply(view, this.#any.get(trait));
+    }
+    view.setBadge([...this.#errors.values()]);
+    if (this.#closedByKernel) {
+      view.dim();
+    }
+    this.#showOn(view);
+    return view;
+  }
+
+  /** The widget's model goes away in this page: the comm was closed, or the module is replaced. */
+  close(): void {
+    this.#ended = true;
+    this.#choice += 1;
+    this.#conversation.bye();
+    for (const undo of this.#undo) {
+      undo();
+    }
+    window.clearTimeout(this.#welcomeTimer);
+    this.#acks.reset();
+    this.#unschedule();
+    if (this.#closedByKernel) {
+      this.#releaseUnused(); // the views keep their last picture for as long as the host keeps the views
+    } else {
+      for (const view of [...this.#views]) {
+        view.dispose();
+      }
+    }
+  }
+
+  // ----- what views report
+
+  onViewEvent(event: RenderviewEvent): void {
+    if (event.type === "resize") {
+      if (!((event.width ?? 0) * (event.height ?? 0) > 0)) {
+        return;
+      }
+      this.#lastResize = event;
+    }
+    if (!this.#ended) {
+      this.#conversation.send({ type: "event", event });
+    }
+  }
+
+  onViewShown(view: CanvasView): void {
+    this.#updateVisibility();
+    // Browsers may forget what a canvas out of sight, or out of the document, showed.
+    this.#showOn(view);
+  }
+
+  onViewHidden(): void {
+    this.#updateVisibility();
+  }
+
+  onViewClosed(view: CanvasView, byUser: boolean): void {
+    this.#views = this.#views.filter((other) => other !== view);
+    if (byUser) {
+      // × closes the canvas, not only this element: the kernel answers with `closed`.
+      this.onViewEvent({ type: "close", timestamp: performance.now() / 1000 });
+    }
+    this.#updateVisibility();
+    this.#releaseUnused();
+  }
+
+  // ----- talking to the kernel
+
+  /** Starts an epoch, and tells again what the kernel knew of the last: it keeps its state per view and epoch. */
+  #hello(): void {
+    const facts: Hello = {
+      dpr: window.devicePixelRatio,
+      capabilities: { webgpu: Boolean(navigator.gpu), secureContext: window.isSecureContext },
+      host: guessHost(),
+      frontend: __RFB_GPU_VERSION__,
+    };
+    this.#acks.reset();
+    this.#mailbox.reset();
+    this.#conversation.hello(facts);
+    if (this.#decoder) {
+      this.#conversation.send({ type: "decoder", ...this.#decoder });
+    }
+    if (this.#lastResize) {
+      this.#conversation.send({ type: "event", event: this.#lastResize });
+    }
+    if (this.#visible) {
+      this.#conversation.send({ type: "visibility", visible: true });
+    }
+    window.clearTimeout(this.#welcomeTimer);
+    const patience = WELCOME_TIMEOUT_MS * 2 ** this.#hellosInVain;
+    this.#welcomeTimer = window.setTimeout(() => this.#onNoWelcome(), patience);
+  }
+
+  #onNoWelcome(): void {
+    this.#setError("kernel", "No answer from the kernel yet: it is busy, or gone (then run the cell again).");
+    this.#hellosInVain += 1;
+    if (this.#hellosInVain < MAX_HELLOS) {
+      this.#hello();
+    }
+  }
+
+  #onMessage(content: unknown, buffers: unknown): void {
+    const message = parseKernelMessage(content);
+    switch (message?.type) {
+      case "welcome":
+        this.#onWelcome(message.version, message.view, message.epoch, message.window);
+        break;
+      case "frame":
+        this.#onFrame(message, Array.isArray(buffers) ? bufferBytes(buffers[0]) : null);
+        break;
+      case "error":
+        this.#onAnswer();
+        this.#setError(message.code, message.text);
+        break;
+      case "closed":
+        this.#onClosed();
+        break;
+    }
+  }
+
+  #onWelcome(version: number, view: string, epoch: number, frames: number | null): void {
+    if (view !== this.#conversation.view || epoch !== this.#conversation.epoch) {
+      return; // another page's, or an answer to a hello that was taken back
+    }
+    this.#onAnswer();
+    this.#acks.window = frames ?? this.#acks.window;
+    const text = `This page speaks version ${PROTOCOL_VERSION}, the kernel version ${version}: reload the page.`;
+    this.#setError("version", version === PROTOCOL_VERSION ? "" : text);
+  }
+
+  /** The kernel lives. */
+  #onAnswer(): void {
+    window.clearTimeout(this.#welcomeTimer);
+    this.#hellosInVain = 0;
+    this.#setError("kernel", "");
+  }
+
+  #onClosed(): void {
+    this.#ended = this.#closedByKernel = true;
+    window.clearTimeout(this.#welcomeTimer);
+    this.#setError("kernel", "");
+    for (const view of this.#views) {
+      view.dim();
+    }
+  }
+
+  #setError(code: string, text: string): void {
+    if ((this.#errors.get(code) ?? "") === text) {
+      return;
+    }
+    if (text === "") {
+      this.#errors.delete(code);
+    } else {
+      this.#errors.set(code, text);
+    }
+    for (const view of this.#views) {
+      view.setBadge([...this.#errors.values()]);
+    }
+  }
+
+  // ----- frames
+
+  #onFrame(header: FrameHeader, bytes: Uint8Array<ArrayBuffer> | null): void {
+    if (this.#ended) {
+      return;
+    }
+    if (header.view !== null && header.view !== this.#conversation.view) {
+      return;
+    }
+    this.#acks.window = header.window ?? this.#acks.window;
+    this.#acks.received();
+    if (bytes === null) {
+      this.#acks.failed(header.id);
+      this.#setError("decode", `Frame ${header.id} came without its file.`);
+      return;
+    }
+    const older = this.#mailbox.put({ ...header, bytes, arrived: performance.now() });
+    if (older) {
+      this.#acks.superseded(older.id);
+    }
+    this.#schedule();
+  }
+
+  /** Has the newest frame shown with the next animation frame, if the decoder is ready for it. */
+  #schedule(): void {
+    if (
+      this.#scheduled ||
+      this.#decoding ||
+      this.#mailbox.isEmpty ||
+      !this.#presenter ||
+      this.#unfinished >= MAX_UNFINISHED
+    ) {
+      return;
+    }
+    const run = () => {
+      this.#unschedule();
+      void this.#showNewest();
+    };
+    this.#scheduled = {
+      frame: window.requestAnimationFrame(run),
+      timer: window.setTimeout(run, FRAME_TIMEOUT_MS),
+    };
+  }
+
+  #unschedule(): void {
+    if (this.#scheduled) {
+      window.cancelAnimationFrame(this.#scheduled.frame);
+      window.clearTimeout(this.#scheduled.timer);
+      this.#scheduled = null;
+    }
+  }
+
+  async #showNewest(): Promise<void> {
+    const presenter = this.#presenter;
+    const frame = presenter && this.#mailbox.take();
+    if (!presenter || !frame) {
+      return;
+    }
+    this.#decoding = true;
+    const started = performance.now();
+    try {
+      await presenter.decode(frame);
+      if (presenter !== this.#presenter) {
+        // Another presenter took over meanwhile; it said hello, and gets a frame of its own.
+        this.#acks.failed(frame.id);
+        return;
+      }
+      this.#picture = frame;
+      for (const view of this.#views) {
+        if (view.isVisible) {
+          this.#showOn(view);
+        }
+      }
+      this.#acks.shown(frame.id, performance.now() - frame.arrived);
+      this.#setError("decode", "");
+      this.#untilDone(presenter, started);
+    } catch (error) {
+      // No hello for a new frame: if the next fails like this one, that would never end.
+      this.#acks.failed(frame.id);
+      this.#setError("decode", `Frame ${frame.id} could not be shown: ${messageOf(error)}.`);
+    } finally {
+      this.#decoding = false;
+      this.#schedule();
+    }
+  }
+
+  /** Counts the picture as unfinished until the GPU has drawn it. */
+  #untilDone(presenter: Presenter, started: number): void {
+    this.#unfinished += 1;
+    const finished = () => {
+      if (presenter === this.#presenter) {
+        this.#unfinished -= 1;
+        this.#acks.decoded(performance.now() - started);
+        this.#schedule();
+      }
+    };
+    presenter.done().then(finished, finished);
+  }
+
+  /** Shows the last picture, again if need be. */
+  #showOn(view: CanvasView): void {
+    if (this.#presenter && this.#picture) {
+      view.show(this.#presenter, this.#picture);
+    }
+  }
+
+  // ----- the decoder
+
+  async #chooseDecoder(): Promise<void> {
+    this.#choice += 1;
+    const choice = this.#choice;
+    const wanted = String(this.#any.get("_decoder") ?? "auto");
+    let reason = "asked for";
+    let gpu: Gpu | null = null;
+    let presenter: Presenter | null = null;
+    if (wanted !== "browser") {
+      try {
+        gpu = await acquireGpu(wanted === "webgpu");
+        presenter = await GpuPresenter.create(gpu);
+        reason = wanted === "webgpu" ? reason : "WebGPU is there";
+      } catch (error) {
+        reason = messageOf(error);
+      }
+    }
+    presenter ??= new BrowserPresenter();
+    if (choice !== this.#choice) {
+      presenter.close();
+      return;
+    }
+    if (presenter instanceof GpuPresenter && gpu) {
+      void this.#watchGpu(gpu, choice);
+    }
+    this.#use(presenter, reason, gpu?.adapter ?? "");
+  }
+
+  #use(presenter: Presenter, reason: string, adapter: string): void {
+    const hadPicture = this.#picture !== null;
+    this.#presenter?.close();
+    this.#presenter = presenter;
+    this.#unfinished = 0;
+    this.#picture = null; // it went with the presenter; the canvases still show it
+    this.#decoder = { name: presenter.name, reason, adapter };
+    if (hadPicture) {
+      this.#hello();
+    } else {
+      this.#conversation.send({ type: "decoder", ...this.#decoder });
+    }
+    this.#schedule();
+  }
+
+  /** Lets go of the picture when no view can show it any more. */
+  #releaseUnused(): void {
+    if (this.#ended && this.#views.length === 0) {
+      this.#presenter?.close();
+      this.#presenter = this.#picture = null;
+    }
+  }
+
+  async #watchGpu(gpu: Gpu, choice: number): Promise<void> {
+    const failure = await gpu.failed;
+    if (choice === this.#choice) {
+      console.warn(`rfb_gpu: ${failure.reason}`);
+      // Frames wait meanwhile: a dead device takes them without a word.
+      this.#presenter?.close();
+      this.#presenter = null;
+      await this.#chooseDecoder();
+    }
+  }
+
+  // ----- visibility
+
+  #updateVisibility(): void {
+    const visible = !document.hidden && this.#views.some((view) => view.isVisible);
+    if (visible !== this.#visible) {
+      this.#visible = visible;
+      if (!this.#ended) {
+        this.#conversation.send({ type: "visibility", visible });
+      }
+    }
+  }
+
+  #onTabVisibility(): void {
+    this.#updateVisibility();
+    if (!document.hidden) {
+      for (const view of this.#views) {
+        this.#showOn(view);
+      }
+    }
+  }
+
+  // ----- listeners
+
+  // biome-ignore lint/suspicious/noExplicitAny: the hosts pass what they like, and the callbacks check it
+  #onModel(event: string, callback: (...args: any[]) => void): void {
+    this.#any.on(event, callback);
+    this.#undo.push(() => this.#any.off(event, callback));
+  }
+
+  #onPage(target: EventTarget, event: string, callback: () => void): void {
+    target.addEventListener(event, callback);
+    this.#undo.push(() => target.removeEventListener(event, callback));
+  }
+}

@@ -1,0 +1,205 @@
+/**
+ * Keeps the last picture and draws it to canvases: on the GPU, or with a 2d context.
+ * A presenter never asks for frames, and never sees an element other than the canvas that it draws to.
+ */
+
+import { JpegError } from "./decoders/bitstream";
+import { decodeWithBrowser } from "./decoders/browser";
+import { JpegDecoder } from "./decoders/jpeg";
+import { type Gpu, once } from "./device";
+import type { DecoderName, Fit, Frame } from "./protocol";
+import blitWgsl from "./shaders/blit.wgsl";
+
+/** What is known of the picture that a presenter keeps. */
+export interface Picture {
+  readonly id: number;
+  readonly width: number;
+  readonly height: number;
+  readonly fit: Fit;
+  readonly final: boolean;
+}
+
+export interface Presenter {
+  readonly name: DecoderName;
+  /**
+   * Makes the frame the picture kept. On failure the last picture stays. One call at a time: whoever calls waits, so an
+   * older frame that decodes slowly cannot land on top of a newer one.
+   */
+  decode(frame: Frame): Promise<void>;
+  /** Draws the picture kept to a canvas that has its size. */
+  draw(canvas: HTMLCanvasElement): void;
+  /** Resolves when what was asked of it is done; on the GPU that is later than when the call returned. */
+  done(): Promise<unknown>;
+  close(): void;
+}
+
+/** With the browser's decoder and a 2d context. */
+export class BrowserPresenter implements Presenter {
+  readonly name = "browser";
+  #bitmap: ImageBitmap | null = null;
+  #closed = false;
+
+  async decode(frame: Frame): Promise<void> {
+    const bitmap = await decodeWithBrowser(frame);
+    this.#bitmap?.close();
+    this.#bitmap = bitmap;
+    if (this.#closed) {
+      this.close();
+    }
+  }
+
+  draw(canvas: HTMLCanvasElement): void {
+    const context = canvas.getContext("2d", { alpha: false });
+    if (!context) {
+      throw new Error("the browser gave no 2d context");
+    }
+    if (this.#bitmap) {
+      context.drawImage(this.#bitmap, 0, 0);
+    }
+  }
+
+  async done(): Promise<void> {}
+
+  close(): void {
+    this.#closed = true;
+    this.#bitmap?.close();
+    this.#bitmap = null;
+  }
+}
+
+/** Textures grow in steps of this many pixels, so that dragging a corner does not make one for each frame. */
+const TEXTURE_STEP = 256;
+
+/** With our own decoder, on the GPU. What that does not read goes through the browser's decoder to the same texture. */
+export class GpuPresenter implements Presenter {
+  readonly name = "webgpu";
+  readonly #device: GPUDevice;
+  readonly #jpeg: JpegDecoder;
+  readonly #format = navigator.gpu.getPreferredCanvasFormat();
+  readonly #blit: GPURenderPipeline;
+  readonly #contexts = new WeakMap<HTMLCanvasElement, GPUCanvasContext>();
+  #texture: GPUTexture | null = null;
+  #bindings: GPUBindGroup | null = null;
+  #pictureWidth = 0;
+  #pictureHeight = 0;
+
+  /** Resolves once all shaders are compiled; rejects if one is refused. */
+  static async create(gpu: Gpu): Promise<GpuPresenter> {
+    const [jpeg, blit] = await Promise.all([JpegDecoder.create(gpu), blitPipeline(gpu)]);
+    return new GpuPresenter(gpu, jpeg, blit);
+  }
+
+  private constructor(gpu: Gpu, jpeg: JpegDecoder, blit: GPURenderPipeline) {
+    this.#device = gpu.device;
+    this.#jpeg = jpeg;
+    this.#blit = blit;
+  }
+
+  async decode(frame: Frame): Promise<void> {
+    const limit = this.#device.limits.maxTextureDimension2D;
+    if (frame.width > limit || frame.height > limit) {
+      throw new Error(`the frame is ${frame.width} x ${frame.height} pixels, this GPU's limit is ${limit}`);
+    }
+    if (frame.codec === "jpeg") {
+      try {
+        const { width, height } = frame;
+        this.#jpeg.decode(frame.bytes, width, height, () => this.#target(width, height));
+        return;
+      } catch (error) {
+        // The browser may well read what our own decoder refuses.
+        if (!(error instanceof JpegError)) {
+          console.warn("rfb_gpu: the WebGPU decoder failed:", error);
+        }
+      }
+    }
+    const source = await decodeWithBrowser(frame);
+    try {
+      const texture = this.#target(frame.width, frame.height);
+      this.#device.queue.copyExternalImageToTexture({ source }, { texture }, [frame.width, frame.height]);
+    } finally {
+      source.close();
+    }
+  }
+
+  draw(canvas: HTMLCanvasElement): void {
+    if (!this.#bindings || canvas.width !== this.#pictureWidth || canvas.height !== this.#pictureHeight) {
+      return;
+    }
+    const encoder = this.#device.createCommandEncoder();
+    const pass = encoder.beginRenderPass({
+      colorAttachments: [
+        { view: this.#context(canvas).getCurrentTexture().createView(), loadOp: "clear", storeOp: "store" },
+      ],
+    });
+    pass.setPipeline(this.#blit);
+    pass.setBindGroup(0, this.#bindings);
+    pass.draw(3);
+    pass.end();
+    this.#device.queue.submit([encoder.finish()]);
+  }
+
+  done(): Promise<unknown> {
+    return this.#device.queue.onSubmittedWorkDone();
+  }
+
+  close(): void {
+    this.#jpeg.close();
+    this.#texture?.destroy();
+    this.#texture = this.#bindings = null;
+  }
+
+  /** The texture that holds the picture, in its top-left corner. Grown when needed, never shrunk. */
+  #target(width: number, height: number): GPUTexture {
+    if (!this.#texture || this.#texture.width < width || this.#texture.height < height) {
+      const limit = this.#device.limits.maxTextureDimension2D;
+      const grown = (side: number, old = 0) =>
+        Math.min(limit, Math.max(old, Math.ceil(side / TEXTURE_STEP) * TEXTURE_STEP));
+      const size = [grown(width, this.#texture?.width), grown(height, this.#texture?.height)];
+      this.#texture?.destroy();
+      this.#texture = this.#device.createTexture({
+        label: "rfb_gpu picture",
+        size,
+        format: "rgba8unorm",
+        // The last two are what copyExternalImageToTexture asks of its destination.
+        usage:
+          GPUTextureUsage.STORAGE_BINDING |
+          GPUTextureUsage.TEXTURE_BINDING |
+          GPUTextureUsage.COPY_DST |
+          GPUTextureUsage.RENDER_ATTACHMENT,
+      });
+      this.#bindings = this.#device.createBindGroup({
+        layout: this.#blit.getBindGroupLayout(0),
+        entries: [{ binding: 0, resource: this.#texture.createView() }],
+      });
+    }
+    this.#pictureWidth = width;
+    this.#pictureHeight = height;
+    return this.#texture;
+  }
+
+  #context(canvas: HTMLCanvasElement): GPUCanvasContext {
+    let context = this.#contexts.get(canvas);
+    if (!context) {
+      const fresh = canvas.getContext("webgpu");
+      if (!fresh) {
+        throw new Error("the browser gave no webgpu context");
+      }
+      fresh.configure({ device: this.#device, format: this.#format, alphaMode: "opaque" });
+      this.#contexts.set(canvas, fresh);
+      context = fresh;
+    }
+    return context;
+  }
+}
+
+function blitPipeline(gpu: Gpu): Promise<GPURenderPipeline> {
+  return once(gpu, blitWgsl, () => {
+    const module = gpu.device.createShaderModule({ label: "rfb_gpu blit", code: blitWgsl });
+    return gpu.device.createRenderPipelineAsync({
+      label: "rfb_gpu blit",
+      layout: "auto",
+      vertex: { module },
+      fragment: { module, targets: [{ format: navigator.gpu.getPreferredCanvasFormat() }] },
+    });
+  });
+}

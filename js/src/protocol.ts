@@ -1,0 +1,159 @@
+/**
+ * The messages between page and kernel, version 1, as types and as checks (docs/protocol.md is the contract).
+ * It never sends anything and keeps no state.
+ */
+
+export const PROTOCOL_VERSION = 1;
+
+/** No side of a frame may be longer: JPEG's own limit. What a GPU can hold is checked where the GPU is known. */
+const MAX_SIDE = 65535;
+/** More frames in flight than this is no window, but a mistake. */
+const MAX_WINDOW = 64;
+
+export type DecoderName = "webgpu" | "browser";
+export type Codec = "jpeg" | "png";
+export type Fit = "exact" | "stretch";
+
+// ----- page to kernel
+
+export type PageMessage =
+  | {
+      type: "hello";
+      version: number;
+      dpr: number;
+      capabilities: { webgpu: boolean; secureContext: boolean };
+      host: string;
+      frontend: string;
+    }
+  | { type: "visibility"; visible: boolean }
+  | AckMessage
+  | { type: "decoder"; name: DecoderName; reason: string; adapter: string }
+  | { type: "event"; event: RenderviewEvent }
+  | { type: "bye" };
+
+export interface AckMessage {
+  type: "ack";
+  /** The highest frame id dealt with. */
+  frame: number;
+  received: number;
+  shown: number;
+  dropped: number;
+  decode_ms: number | null;
+  present_ms: number | null;
+}
+
+/** An event of the renderview specification; only what this front end itself reads is named. */
+export interface RenderviewEvent {
+  type: string;
+  timestamp: number;
+  width?: number;
+  height?: number;
+  [field: string]: unknown;
+}
+
+/** What every message to the kernel carries besides its own fields. */
+export interface Envelope {
+  view: string;
+  epoch: number;
+  seq: number;
+}
+
+// ----- kernel to page
+
+export interface FrameHeader {
+  type: "frame";
+  id: number;
+  codec: Codec;
+  width: number;
+  height: number;
+  fit: Fit;
+  final: boolean;
+  window: number | null;
+  view: string | null;
+}
+
+export type KernelMessage =
+  | { type: "welcome"; version: number; view: string; epoch: number; window: number | null }
+  | FrameHeader
+  | { type: "error"; code: string; text: string }
+  | { type: "closed" };
+
+/** A frame: its header, and its file. `arrived` is on the clock of performance.now(). */
+export interface Frame extends FrameHeader {
+  bytes: Uint8Array<ArrayBuffer>;
+  arrived: number;
+}
+
+/**
+ * Checks a message from the kernel. Gives null for what is no message of this version: unknown types are ignored by
+ * contract, and so is a message with impossible fields, because nothing sensible can be done with it.
+ */
+export function parseKernelMessage(content: unknown): KernelMessage | null {
+  if (typeof content !== "object" || content === null) {
+    return null;
+  }
+  const m = content as Record<string, unknown>;
+  switch (m.type) {
+    case "welcome":
+      if (!isCount(m.version) || typeof m.view !== "string" || !isCount(m.epoch)) {
+        return null;
+      }
+      return {
+        type: "welcome",
+        version: m.version,
+        view: m.view,
+        epoch: m.epoch,
+        window: asWindow(m.window),
+      };
+    case "frame":
+      if (
+        !isCount(m.id) ||
+        !isSide(m.width) ||
+        !isSide(m.height) ||
+        !(m.codec === "jpeg" || m.codec === "png")
+      ) {
+        return null;
+      }
+      return {
+        type: "frame",
+        id: m.id,
+        codec: m.codec,
+        width: m.width,
+        height: m.height,
+        fit: m.fit === "stretch" ? "stretch" : "exact",
+        final: m.final === true,
+        window: asWindow(m.window),
+        view: typeof m.view === "string" ? m.view : null,
+      };
+    case "error":
+      return { type: "error", code: String(m.code ?? "error"), text: String(m.text ?? "") };
+    case "closed":
+      return { type: "closed" };
+    default:
+      return null;
+  }
+}
+
+/** The bytes of a message's buffer, whichever kind of view the host hands over. No copy is made. */
+export function bufferBytes(buffer: unknown): Uint8Array<ArrayBuffer> | null {
+  if (buffer instanceof ArrayBuffer) {
+    return new Uint8Array(buffer);
+  }
+  if (ArrayBuffer.isView(buffer)) {
+    // A host may hand over a window into a larger buffer: only that window is ours.
+    return new Uint8Array(buffer.buffer as ArrayBuffer, buffer.byteOffset, buffer.byteLength);
+  }
+  return null;
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+function isSide(value: unknown): value is number {
+  return isCount(value) && value >= 1 && value <= MAX_SIDE;
+}
+
+function asWindow(value: unknown): number | null {
+  return isCount(value) && value >= 1 ? Math.min(value, MAX_WINDOW) : null;
+}

@@ -1,0 +1,159 @@
+/**
+ * One element in the page: the renderview base class handles its events, size and title bar; this adds the canvas that
+ * shows frames, and the badge. It never talks to the kernel: everything goes through its owner.
+ */
+import type { Picture, Presenter } from "./presenter";
+import type { RenderviewEvent } from "./protocol";
+import { BaseRenderView } from "./renderview";
+
+/** The side of the model that a view sees. */
+export interface ViewOwner {
+  onViewEvent(event: RenderviewEvent): void;
+  onViewShown(view: CanvasView): void;
+  onViewHidden(view: CanvasView): void;
+  onViewClosed(view: CanvasView, byUser: boolean): void;
+}
+
+/** How a view looks, by the trait of the widget that says so. Each is set alone: a new cursor must not undo the size that
+ * the user dragged. */
+export const LOOKS: Readonly<Record<string, (view: CanvasView, value: unknown) => void>> = {
+  _css_width: (view, value) => view.setCssWidth(String(value ?? "")),
+  _css_height: (view, value) => view.setCssHeight(String(value ?? "")),
+  _resizable: (view, value) => view.setResizable(Boolean(value)),
+  _is_minimizable: (view, value) => view.setMinimizable(Boolean(value)),
+  _is_closable: (view, value) => view.setClosable(Boolean(value)),
+  _has_titlebar: (view, value) => view.showTitlebar(Boolean(value)),
+  _title: (view, value) => view.setTitle(String(value ?? "")),
+  _cursor: (view, value) => view.setCursor(String(value ?? "")),
+};
+
+export class CanvasView extends BaseRenderView {
+  /** On screen and with a size, as far as this element goes. */
+  isVisible = false;
+  readonly #owner: ViewOwner;
+  readonly #screen: HTMLElement;
+  readonly #badge = document.createElement("div");
+  #canvas: HTMLCanvasElement | null = null;
+  #drawnBy: Presenter | null = null;
+  #picture: Picture | null = null;
+  #closedBy: "nobody" | "user" | "owner" = "nobody";
+  #ratioQuery: MediaQueryList | null = null;
+
+  constructor(owner: ViewOwner, container: HTMLElement) {
+    const wrapper = document.createElement("div");
+    wrapper.classList.add("rfb-gpu-wrapper");
+    container.appendChild(wrapper);
+    const screen = document.createElement("div");
+    screen.classList.add("rfb-gpu-view");
+    super(screen, wrapper);
+
+    this.#owner = owner;
+    this.#screen = screen;
+    this.#badge.classList.add("rfb-gpu-badge");
+    this.#badge.setAttribute("role", "status");
+    screen.appendChild(this.#badge);
+    this.#watchRatio();
+  }
+
+  /** Shows the picture that the presenter keeps. */
+  show(presenter: Presenter, picture: Picture): void {
+    let canvas = this.#canvas;
+    if (canvas === null || this.#drawnBy !== presenter) {
+      // A canvas has one kind of context for life, and that of a lost device stays dead. The old canvas stays in place
+      // until the new one has its picture.
+      canvas = document.createElement("canvas");
+      canvas.classList.add("rfb-gpu-canvas");
+    }
+    if (canvas.width !== picture.width || canvas.height !== picture.height) {
+      canvas.width = picture.width;
+      canvas.height = picture.height;
+    }
+    presenter.draw(canvas);
+    this.#picture = picture;
+    this.#layOut(canvas, picture);
+    canvas.dataset.rfbFrame = String(picture.id);
+    canvas.dataset.rfbDecoder = presenter.name;
+    canvas.dataset.rfbFinal = String(picture.final);
+    canvas.dataset.rfbSize = `${picture.width}x${picture.height}`;
+    if (canvas !== this.#canvas) {
+      this.#canvas?.remove();
+      this.#screen.prepend(canvas);
+      this.#canvas = canvas;
+      this.#drawnBy = presenter;
+    }
+  }
+
+  setBadge(lines: readonly string[]): void {
+    this.#badge.textContent = lines.join("\n");
+  }
+
+  /** The canvas is gone in the kernel: what is left is its last picture. */
+  dim(): void {
+    this.#screen.classList.add("rfb-gpu-closed");
+  }
+
+  /** Takes the view out of the page. Not the user's doing: see close(). */
+  dispose(): void {
+    if (this.#closedBy === "nobody") {
+      this.#closedBy = "owner";
+      this.close();
+    }
+  }
+
+  /** The base class calls this when the user presses the × of the title bar. */
+  override close(): void {
+    if (this.#closedBy === "nobody") {
+      this.#closedBy = "user";
+    }
+    this.#ratioQuery?.removeEventListener("change", this.#onRatio);
+    const wrapper = this.wrapperElement;
+    super.close();
+    wrapper?.remove();
+  }
+
+  override onEvent(event: RenderviewEvent): void {
+    switch (event.type) {
+      case "show":
+        this.isVisible = true;
+        this.#owner.onViewShown(this);
+        break;
+      case "hide":
+        this.isVisible = false;
+        this.#owner.onViewHidden(this);
+        break;
+      case "close":
+        this.isVisible = false;
+        this.#owner.onViewClosed(this, this.#closedBy === "user");
+        break;
+      default:
+        // The base class still fires throttled moves shortly after it was closed.
+        if (this.#closedBy === "nobody") {
+          this.#owner.onViewEvent(event);
+        }
+    }
+  }
+
+  /** One image pixel per device pixel: an older frame keeps its own size while the element is resized. */
+  #layOut(canvas: HTMLCanvasElement, picture: Picture): void {
+    const stretch = picture.fit === "stretch";
+    canvas.classList.toggle("rfb-gpu-stretch", stretch);
+    canvas.style.width = stretch ? "" : `${picture.width / window.devicePixelRatio}px`;
+    canvas.style.height = stretch ? "" : `${picture.height / window.devicePixelRatio}px`;
+  }
+
+  /** The pixel ratio changes without a change of CSS size on another monitor, which the base class does not notice. */
+  #watchRatio(): void {
+    this.#ratioQuery = window.matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`);
+    this.#ratioQuery.addEventListener("change", this.#onRatio, { once: true });
+  }
+
+  readonly #onRatio = (): void => {
+    this.#watchRatio();
+    if (this.#canvas && this.#picture) {
+      this.#layOut(this.#canvas, this.#picture);
+    }
+    // To observe anew is to be told the size anew.
+    this._resizeObserver?.unobserve(this.#screen);
+    this._resizeObserver?.observe(this.#screen);
+  };
+}

@@ -1,0 +1,109 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ACK_DELAY_MS, AckBatcher } from "../src/acks";
+
+/** A batcher with a clock that is moved by hand. */
+function batcher(window) {
+  const sent = [];
+  const timers = new Map();
+  let next = 1;
+  const acks = new AckBatcher((ack) => sent.push(ack), {
+    set(callback, ms) {
+      assert.equal(ms, ACK_DELAY_MS);
+      timers.set(next, callback);
+      return next++;
+    },
+    clear: (timer) => timers.delete(timer),
+  });
+  acks.window = window;
+  const tick = () => {
+    for (const [timer, callback] of [...timers]) {
+      timers.delete(timer);
+      callback();
+    }
+  };
+  return { acks, sent, tick, timers };
+}
+
+test("a window of two is acknowledged frame by frame", () => {
+  const { acks, sent, timers } = batcher(2);
+  acks.received();
+  acks.shown(7, 4);
+  assert.deepEqual(sent, [
+    { type: "ack", frame: 7, received: 1, shown: 1, dropped: 0, decode_ms: null, present_ms: 4 },
+  ]);
+  assert.equal(timers.size, 0);
+});
+
+test("half a window goes at once, less than that after the delay", () => {
+  const { acks, sent, tick, timers } = batcher(8);
+  for (const id of [1, 2, 3]) {
+    acks.received();
+    acks.shown(id, id);
+  }
+  assert.equal(sent.length, 0);
+  assert.equal(timers.size, 1, "one timer, from the first frame that waits");
+  tick();
+  assert.equal(sent.length, 1);
+  assert.deepEqual([sent[0].frame, sent[0].shown, sent[0].present_ms], [3, 3, 2]);
+  for (const id of [4, 5, 6, 7]) {
+    acks.received();
+    acks.shown(id, 1);
+  }
+  assert.equal(sent.length, 2);
+  assert.equal(sent[1].frame, 7);
+  tick();
+  assert.equal(sent.length, 2, "the timer went with the acknowledgement");
+});
+
+test("superseded frames travel with the newer one, and count", () => {
+  const { acks, sent, timers } = batcher(4);
+  for (const id of [1, 2, 3]) {
+    acks.received();
+    if (id < 3) {
+      acks.superseded(id);
+    }
+  }
+  assert.equal(sent.length, 0);
+  assert.equal(timers.size, 0);
+  acks.shown(3, 1);
+  assert.deepEqual([sent[0].frame, sent[0].received, sent[0].shown, sent[0].dropped], [3, 3, 1, 2]);
+});
+
+test("the highest id is acknowledged, though an older frame came late", () => {
+  const { acks, sent } = batcher(3);
+  acks.shown(5, 1);
+  acks.superseded(4);
+  acks.shown(6, 1);
+  assert.equal(sent.at(-1).frame, 6);
+});
+
+test("a frame that cannot be shown is acknowledged all the same", () => {
+  const { acks, sent } = batcher(2);
+  acks.received();
+  acks.failed(9);
+  assert.deepEqual([sent[0].frame, sent[0].shown, sent[0].dropped], [9, 0, 1]);
+});
+
+test("a decode time that comes late travels with the next, as a median", () => {
+  const { acks, sent } = batcher(2);
+  acks.shown(1, 1);
+  acks.decoded(3);
+  acks.decoded(1);
+  acks.decoded(2.004);
+  acks.shown(2, 1);
+  acks.shown(3, 1);
+  assert.deepEqual(
+    sent.map((ack) => ack.decode_ms),
+    [null, 2, null],
+  );
+});
+
+test("a new epoch forgets what was counted", () => {
+  const { acks, sent, tick } = batcher(8);
+  acks.received();
+  acks.shown(1, 1);
+  acks.reset();
+  tick();
+  assert.equal(sent.length, 0);
+});

@@ -1,0 +1,189 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CorruptJpegError, ForeignJpegError, JpegError, parse } from "../src/decoders/bitstream";
+import { decodingTable } from "../src/decoders/jpeg";
+
+// ----- a small JPEG writer: the markers of our encoder around any bytes
+
+const u16 = (value) => [value >> 8, value & 255];
+const marker = (code, payload) => [0xff, code, ...u16(payload.length + 2), ...payload];
+const little = (value, bytes) => Array.from({ length: bytes }, (_, i) => (value >> (8 * i)) & 255);
+
+const COUNTS = [0, 2, 1, ...new Array(13).fill(0)];
+const dht = (slot, symbols = [0, 1, 2], counts = COUNTS) => marker(0xc4, [slot, ...counts, ...symbols]);
+const dqt = (slot, value) => marker(0xdb, [slot, ...new Array(64).fill(value)]);
+const sof = (width, height, { code = 0xc0, sampling = 0x11, precision = 8 } = {}) =>
+  marker(code, [precision, ...u16(height), ...u16(width), 3, 1, sampling, 0, 2, 0x11, 1, 3, 0x11, 1]);
+const SOS = marker(0xda, [3, 1, 0x00, 2, 0x11, 3, 0x11, 0, 63, 0]);
+const index = (mcus, first, bits) =>
+  marker(0xe9, [
+    ...[0x52, 0x46, 0x42, 0x47, 0, 1, 0],
+    ...little(mcus, 2),
+    ...little(first, 4),
+    ...bits.flatMap((count) => little(count, 2)),
+  ]);
+
+const TABLES = [...dqt(0, 3), ...dqt(1, 5), ...[0x00, 0x10, 0x01, 0x11].flatMap((slot) => dht(slot))];
+const file = (...parts) => Uint8Array.from([0xff, 0xd8, ...parts.flat(), 0xff, 0xd9]);
+
+/** 130 x 20 pixels in 4:4:4: three rows of 17 MCUs, three segments each. */
+const ROWS = [[1, 2, 3, 0xff, 0xd0], [0xff, 0x00, 5, 0xff, 0xd1], [6]];
+const whole = ({ head = [], frame = sof(130, 20), interval = 17 } = {}) =>
+  file(TABLES, frame, marker(0xdd, u16(interval)), head, SOS, ...ROWS);
+
+// ----- what is read
+
+test("a file is taken apart, rows found by their restart markers", () => {
+  const read = parse(whole());
+  const { layout } = read;
+  assert.deepEqual(
+    [layout.width, layout.height, layout.subsampling, layout.mcusPerRow, layout.rows, layout.segmentsPerRow],
+    [130, 20, "444", 17, 3, 3],
+  );
+  assert.deepEqual([...read.stream], ROWS.flat());
+  assert.deepEqual([...read.positions], [0, 40, 80]);
+  assert.deepEqual([read.mcusPerEntry, read.entriesPerRow], [17, 1]);
+  assert.deepEqual([read.quantisers[0], read.quantisers[64], read.quantisers[191]], [3, 5, 5]);
+  assert.equal(read.huffman.length, 4);
+});
+
+test("4:2:0 has larger MCUs", () => {
+  const read = parse(whole({ frame: sof(272, 40, { sampling: 0x22 }) }));
+  assert.deepEqual([read.layout.subsampling, read.layout.mcusPerRow, read.layout.rows], ["420", 17, 3]);
+  assert.equal(read.layout.segmentsPerRow, 5);
+});
+
+test("a window into a larger buffer is read in place", () => {
+  const plain = whole();
+  const padded = new Uint8Array(plain.length + 20);
+  padded.set(plain, 7);
+  const read = parse(padded.subarray(7, 7 + plain.length));
+  assert.deepEqual([...read.stream], ROWS.flat());
+  assert.equal(read.stream.buffer, padded.buffer);
+});
+
+test("the index says where entries begin, over several markers", () => {
+  const read = parse(whole({ head: [...index(16, 2, [8, 32, 4, 20]), ...index(16, 0, [13, 27])] }));
+  assert.deepEqual([read.mcusPerEntry, read.entriesPerRow], [16, 2]);
+  assert.deepEqual([...read.positions], [0, 13, 40, 48, 80, 84]);
+});
+
+test("an index that does not fit gives way to the restart markers", () => {
+  const wrong = {
+    "too few entries": index(16, 0, [13, 27, 8, 32, 4]),
+    "entries inside segments": index(9, 0, [13, 27, 8, 32, 4, 20]),
+    "no MCUs": index(0, 0, [13, 27, 8, 32, 4, 20]),
+    "points outside": index(16, 0, [13, 27, 8, 32, 4, 65535]),
+    "rows within bytes": index(16, 0, [13, 26, 9, 32, 4, 20]),
+    "first marker missing": index(16, 1, [13, 27, 8, 32, 4, 20]),
+    "cut off": marker(0xe9, [0x52, 0x46, 0x42, 0x47, 0, 1, 0]),
+    "another's marker": marker(
+      0xe9,
+      [..."ICC_PROFILE and so on"].map((c) => c.charCodeAt(0)),
+    ),
+  };
+  for (const [what, head] of Object.entries(wrong)) {
+    assert.deepEqual([...parse(whole({ head })).positions], [0, 40, 80], what);
+  }
+});
+
+// ----- what is refused
+
+test("files for other decoders are foreign", () => {
+  const foreign = {
+    progressive: whole({ frame: sof(130, 20, { code: 0xc2 }) }),
+    "4:2:2": whole({ frame: sof(130, 20, { sampling: 0x21 }) }),
+    "12 bits": whole({ frame: sof(130, 20, { precision: 12 }) }),
+    greyscale: whole({ frame: marker(0xc0, [8, 0, 20, 0, 130, 1, 1, 0x11, 0]) }),
+    "another restart interval": whole({ interval: 16 }),
+    "16-bit quantisers": whole({ head: marker(0xdb, [0x10, ...new Array(128).fill(1)]) }),
+    "several scans": file(TABLES, sof(8, 8), marker(0xda, [1, 1, 0, 0, 63, 0]), [1]),
+  };
+  for (const [what, bytes] of Object.entries(foreign)) {
+    assert.throws(() => parse(bytes), ForeignJpegError, what);
+  }
+});
+
+test("broken files are corrupt", () => {
+  const corrupt = {
+    nothing: new Uint8Array(0),
+    "a PNG": Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 13, 10, 26, 10),
+    "no frame header": file(TABLES, SOS, [1]),
+    "a size of 0": whole({ frame: sof(0, 20) }),
+    "no tables": file(sof(8, 8), SOS, [1]),
+    "no image data": file(TABLES, sof(8, 8), SOS),
+    "never a scan": file(TABLES, sof(8, 8)),
+    "a restart marker too few": file(TABLES, sof(130, 20), marker(0xdd, u16(17)), SOS, ROWS[0], ROWS[2]),
+    "too many codes": whole({ head: dht(0x00, [0, 1, 2], [3, ...new Array(15).fill(0)]) }),
+    "a table cut off": whole({ head: marker(0xc4, [0, ...COUNTS, 1]) }),
+    "a quantiser cut off": whole({ head: marker(0xdb, [0, 1, 2]) }),
+    "a marker without a length": Uint8Array.of(0xff, 0xd8, 0xff, 0xe0, 0, 1, 0, 0),
+    "a marker too long": Uint8Array.of(0xff, 0xd8, 0xff, 0xe0, 0xff, 0xff, 0, 0),
+    "only fill bytes": new Uint8Array(5000).fill(0xff).fill(0xd8, 1, 2),
+  };
+  for (const [what, bytes] of Object.entries(corrupt)) {
+    assert.throws(() => parse(bytes), CorruptJpegError, what);
+  }
+});
+
+test("whatever the bytes, parsing ends with a file in bounds or with a JpegError", () => {
+  const good = whole({ head: index(16, 0, [13, 27, 8, 32, 4, 20]) });
+  let random = 12345;
+  const next = (below) => {
+    random = (Math.imul(random, 1103515245) + 12345) >>> 0;
+    return (random >>> 8) % below;
+  };
+  let read = 0;
+  for (let round = 0; round < 20_000; round++) {
+    const bytes = good.slice(0, next(8) ? good.length : next(good.length));
+    for (let change = next(4); change >= 0 && bytes.length > 0; change--) {
+      bytes[next(bytes.length)] = next(256);
+    }
+    try {
+      const result = parse(bytes);
+      read += 1;
+      const { layout, positions } = result;
+      assert.equal(positions.length, layout.rows * result.entriesPerRow);
+      assert.ok(result.entriesPerRow * result.mcusPerEntry >= layout.mcusPerRow);
+      assert.ok(positions.every((position) => position <= (result.stream.length + 2) * 8));
+      for (const table of result.huffman) {
+        assert.equal(decodingTable(table).length, 800);
+      }
+    } catch (error) {
+      if (!(error instanceof JpegError)) {
+        throw error;
+      }
+    }
+  }
+  assert.ok(read > 1000, `${read} of the changed files still read`);
+});
+
+// ----- the decoding tables
+
+/** Reads one symbol as huffman_decode.wgsl does. */
+function symbolOf(table, window) {
+  const fast = table[window >>> 7];
+  if (fast) {
+    return [fast & 255, fast >> 8];
+  }
+  for (let length = 10; length <= 16; length++) {
+    if (window < table[512 + length - 1]) {
+      return [table[544 + (((window >>> (16 - length)) + table[528 + length - 1]) & 255)], length];
+    }
+  }
+  return null;
+}
+
+test("a decoding table gives every code its symbol, short or long", () => {
+  // One code of each length, all of them ones and then a zero.
+  const counts = new Uint8Array(16).fill(1);
+  const symbols = Uint8Array.from({ length: 16 }, (_, i) => 0x10 + i);
+  const table = decodingTable({ counts, symbols });
+  for (let length = 1; length <= 16; length++) {
+    const code = 0xffff & ~((1 << (17 - length)) - 1);
+    const spare = (1 << (16 - length)) - 1;
+    assert.deepEqual(symbolOf(table, code), [0x10 + length - 1, length]);
+    assert.deepEqual(symbolOf(table, code | spare), [0x10 + length - 1, length]);
+  }
+  assert.equal(symbolOf(table, 0xffff), null, "no code is all ones");
+});

@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { bufferBytes, parseKernelMessage } from "../src/protocol";
+
+const FRAME = {
+  type: "frame",
+  id: 3,
+  codec: "jpeg",
+  width: 640,
+  height: 480,
+  fit: "exact",
+  final: false,
+  window: 4,
+};
+
+test("a frame is read, and what is optional has a default", () => {
+  assert.deepEqual(parseKernelMessage(FRAME), { ...FRAME, view: null });
+  const { fit, final, window, ...least } = FRAME;
+  assert.deepEqual(parseKernelMessage(least), {
+    ...least,
+    fit: "exact",
+    final: false,
+    window: null,
+    view: null,
+  });
+});
+
+test("impossible frames are no frames", () => {
+  const impossible = [
+    { id: -1 },
+    { id: 1.5 },
+    { id: "3" },
+    { codec: "gif" },
+    { width: 0 },
+    { width: 65536 },
+    { height: Number.NaN },
+    { height: Number.POSITIVE_INFINITY },
+    { height: null },
+  ];
+  for (const wrong of impossible) {
+    assert.equal(parseKernelMessage({ ...FRAME, ...wrong }), null, JSON.stringify(wrong));
+  }
+  assert.equal(parseKernelMessage({ ...FRAME, window: 1e9 }).window, 64);
+  assert.equal(parseKernelMessage({ ...FRAME, window: 0 }).window, null);
+});
+
+test("unknown messages are ignored", () => {
+  for (const content of [null, undefined, 7, "frame", [], {}, { type: "pong" }, { type: "welcome" }]) {
+    assert.equal(parseKernelMessage(content), null);
+  }
+});
+
+test("a buffer's window is honoured, without a copy", () => {
+  const whole = new Uint8Array([0, 1, 2, 3, 4, 5]);
+  for (const View of [DataView, Uint8Array]) {
+    const bytes = bufferBytes(new View(whole.buffer, 2, 3));
+    assert.deepEqual([...bytes], [2, 3, 4]);
+    assert.equal(bytes.buffer, whole.buffer);
+  }
+  assert.equal(bufferBytes(whole.buffer).length, 6);
+  assert.equal(bufferBytes("bytes"), null);
+  assert.equal(bufferBytes(undefined), null);
+});
