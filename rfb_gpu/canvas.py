@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import contextvars
+import html
 import logging
 import threading
 import time
@@ -484,7 +485,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         frame = future.result()
         width, height = self.get_logical_size()
         source = base64.b64encode(frame.data).decode()
-        alt = self._title or "canvas"
+        alt = html.escape(self._title or "canvas")
         display(
             HTML(
                 f'<img alt="{alt}" src="data:image/png;base64,{source}" style="width:{width}px;height:{height}px">'

@@ -1,0 +1,792 @@
+"""The canvas with a page that the test plays: flow, errors, life, and what programs draw with."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import logging
+import math
+import threading
+import time
+
+import numpy as np
+import pygfx as gfx
+import pytest
+import rendercanvas.anywidget
+import simplejpeg
+from PIL import Image
+from rendercanvas.base import BaseRenderCanvas
+
+import rfb_gpu
+from rfb_gpu.canvas import RenderCanvas
+from tests.gpu.helpers import psnr
+
+
+class Page:
+    """Plays a page: says hello, keeps frames, acknowledges on request."""
+
+    def __init__(self, canvas, view="a", ack=True):
+        self.canvas, self.view, self.acks = canvas, view, ack
+        self.epoch = self.seq = 0
+        self.messages, self.frames = [], []
+        self.lost = False
+        send = canvas.send
+
+        def receive(message, buffers=None):
+            send(message, buffers)
+            self.receive(message, buffers)
+
+        canvas.send = receive
+
+    def receive(self, message, buffers):
+        if self.lost or message.get("view", self.view) != self.view:
+            return
+        self.messages.append(message)
+        if message["type"] == "frame":
+            (data,) = buffers
+            assert type(data) is bytes, "a private copy: kernels send it later from another thread"
+            self.frames.append((message, data))
+            if self.acks:
+                asyncio.get_running_loop().call_soon(self.ack)
+
+    def send(self, **fields):
+        message = {"view": self.view, "epoch": self.epoch, "seq": self.seq, **fields}
+        self.seq += 1
+        self.canvas._handle_custom_msg(message, [])
+
+    def hello(self, **fields):
+        self.epoch, self.seq = self.epoch + 1, 0
+        self.send(**{"type": "hello", "version": 1, "dpr": 1.0, "capabilities": {}, **fields})
+
+    def event(self, **event):
+        self.send(type="event", event={"timestamp": 0.0, **event})
+
+    def resize(self, width, height, ratio=1):
+        size = {
+            "width": width / ratio,
+            "height": height / ratio,
+            "pwidth": width,
+            "pheight": height,
+            "ratio": ratio,
+        }
+        self.event(type="resize", **size)
+
+    def open(self, width=120, height=90):
+        self.hello()
+        self.resize(width, height)
+        self.send(type="visibility", visible=True)
+
+    def ack(self):
+        if self.frames:
+            self.send(type="ack", frame=self.frames[-1][0]["id"], received=1, shown=1)
+
+    def reload(self):
+        """What the old page had is gone without a word; a new one comes."""
+        self.lost = True
+        return Page(self.canvas, self.view + "'", self.acks)
+
+    async def wait(self, condition, timeout=30.0):
+        give_up = time.monotonic() + timeout
+        while not condition():
+            assert time.monotonic() < give_up, f"got {[m['type'] for m in self.messages]}"
+            await asyncio.sleep(0.005)
+
+    async def wait_frames(self, count):
+        await self.wait(lambda: len(self.frames) >= count)
+
+    async def wait_final(self):
+        await self.wait(lambda: bool(self.frames) and self.frames[-1][0]["final"])
+        return picture(self.frames[-1])
+
+
+def picture(frame):
+    message, data = frame
+    image = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+    assert image.shape == (message["height"], message["width"], 3)
+    return image
+
+
+class Scene:
+    """A cube on a gradient, which turns with ``angle``."""
+
+    def __init__(self, canvas):
+        self.renderer = gfx.WgpuRenderer(canvas, pixel_scale=1, ppaa="none")
+        self.scene = gfx.Scene()
+        self.cube = gfx.Mesh(gfx.box_geometry(1, 1, 1), gfx.MeshNormalMaterial())
+        self.scene.add(gfx.Background.from_color("#eef", "#446"), self.cube)
+        self.camera = gfx.PerspectiveCamera(50)
+        self.camera.show_object(self.cube, view_dir=(-1, -1, -2))
+        self.threads = []
+        self.draws = 0
+        self.cost = 0.0
+        canvas.request_draw(self.draw)
+
+    def draw(self):
+        self.draws += 1
+        self.threads.append(threading.get_ident())
+        time.sleep(self.cost)
+        self.cube.local.rotation = [0, math.sin(self.draws / 10), 0, math.cos(self.draws / 10)]
+        self.renderer.render(self.scene, self.camera)
+
+
+def texture_pixels(canvas):
+    texture = canvas._canvas_context._texture
+    width, height = texture.size[:2]
+    data = texture._device.queue.read_texture(
+        {"texture": texture}, {"bytes_per_row": width * 4}, (width, height, 1)
+    )
+    return np.frombuffer(data, np.uint8).reshape(height, width, 4)[..., :3]
+
+
+@pytest.fixture
+def run():
+    """Runs a test's coroutine with canvases that are closed afterwards."""
+
+    def run(test, **options):
+        async def main():
+            canvas = RenderCanvas(size=(120, 90), **options)
+            try:
+                return await test(canvas)
+            finally:
+                canvas.close()
+                await asyncio.sleep(0.05)
+
+        return asyncio.run(main())
+
+    return run
+
+
+@pytest.mark.parametrize("encoder", ["gpu", "cpu"])
+def test_a_frame_arrives_and_then_the_same_without_loss(run, encoder):
+    async def test(canvas):
+        Scene(canvas)
+        page = Page(canvas)
+        page.open()
+        final = await page.wait_final()
+        np.testing.assert_array_equal(final, texture_pixels(canvas))
+        lossy = page.frames[-2]
+        assert lossy[0]["codec"] == "jpeg"
+        assert not lossy[0]["final"]
+        assert (lossy[0]["quality"], lossy[0]["subsampling"]) == (80, "444")
+        assert psnr(picture(lossy), final) > 33
+        assert len(np.unique(final)) > 20, "a picture, not a blank"
+        await asyncio.sleep(0.5)
+        assert len(page.frames) == 2, "an idle canvas sends nothing"
+
+    run(test, encoder=encoder)
+
+
+def test_the_cpu_encodes_where_the_adapter_is_a_cpu(run):
+    async def test(canvas):
+        Scene(canvas)
+        page = Page(canvas)
+        page.open()
+        await page.wait_frames(1)
+        is_cpu = canvas._canvas_context.device.adapter.info["adapter_type"] == "CPU"
+        assert canvas._canvas_context.encoder.name == ("simplejpeg" if is_cpu else "GPU JPEG")
+        assert "adapter" in canvas.describe()
+
+    run(test)
+
+
+def test_nothing_is_drawn_or_sent_before_a_page_looks(run):
+    async def test(canvas):
+        scene = Scene(canvas)
+        page = Page(canvas)
+        await asyncio.sleep(0.3)
+        page.hello()
+        page.send(type="visibility", visible=True)
+        await asyncio.sleep(0.2)
+        assert scene.draws == 0, "no size yet"
+        page.send(type="visibility", visible=False)
+        page.resize(120, 90)
+        await asyncio.sleep(0.3)
+        assert scene.draws == 0
+        assert not page.frames
+        page.send(type="visibility", visible=True)
+        await page.wait_frames(1)
+        assert page.frames[0][0]["width"] == 120
+
+    run(test)
+
+
+@pytest.mark.parametrize("encoder", ["gpu", "cpu"])
+def test_a_reload_with_frames_unacknowledged_shows_a_picture_at_once_and_goes_on(run, encoder):
+    async def test(canvas):
+        Scene(canvas)
+        old = Page(canvas, ack=False)
+        old.open()
+        await old.wait_frames(2)
+        await asyncio.sleep(0.2)
+        assert len(old.frames) <= 3, "no more than the window without an ack"
+        new = old.reload()
+        new.acks = True
+        began = time.monotonic()
+        new.open()
+        await new.wait_frames(1)
+        assert time.monotonic() - began < 1
+        assert picture(new.frames[0]).shape == (90, 120, 3)
+        await new.wait_frames(4)
+        assert time.monotonic() - began < 3, "the old page does not hold it up"
+
+    run(test, update_mode="continuous", encoder=encoder)
+
+
+def test_lost_acks_slow_a_canvas_down_but_never_stop_it(run):
+    async def test(canvas):
+        Scene(canvas)
+        page = Page(canvas, ack=False)
+        page.open()
+        await page.wait_frames(3)
+        began = time.monotonic()
+        await page.wait_frames(4)
+        assert time.monotonic() - began < 2
+
+    run(test, update_mode="continuous")
+
+
+def test_draws_stay_on_one_thread_whatever_thread_messages_come_on(run):
+    async def test(canvas):
+        scene = Scene(canvas)
+        page = Page(canvas, ack=False)
+        page.open()
+        moves = []
+        canvas.add_event_handler(lambda e: moves.append((threading.get_ident(), e["x"])), "pointer_move")
+        stop = threading.Event()
+
+        def other_thread():
+            x = 0
+            while not stop.is_set():
+                time.sleep(0.02)
+                page.ack()
+                page.event(
+                    type="pointer_move",
+                    x=x,
+                    y=1.0,
+                    buttons=[],
+                    modifiers=[],
+                    button=0,
+                    ntouches=0,
+                    touches={},
+                )
+                x += 1
+
+        thread = threading.Thread(target=other_thread)
+        thread.start()
+        await asyncio.sleep(1.5)
+        stop.set()
+        thread.join()
+        await asyncio.sleep(0.2)
+        assert scene.draws > 5
+        assert set(scene.threads) == {threading.get_ident()}
+        assert {ident for ident, _ in moves} == {threading.get_ident()}
+        xs = [x for _, x in moves]
+        assert xs == sorted(xs)
+
+    run(test, update_mode="continuous")
+
+
+def test_messages_out_of_order_are_put_in_order(run):
+    async def test(canvas):
+        page = Page(canvas)
+        page.open()
+        await asyncio.sleep(0.1)
+        seen = []
+        canvas.add_event_handler(lambda e: seen.append(e["event_type"]), "pointer_down", "pointer_up")
+        common = {
+            "x": 1.0,
+            "y": 1.0,
+            "button": 1,
+            "buttons": [1],
+            "modifiers": [],
+            "ntouches": 0,
+            "touches": {},
+        }
+        seq, page.seq = page.seq, page.seq + 1
+        page.event(type="pointer_up", **common)
+        page.seq = seq
+        page.event(type="pointer_down", **common)
+        await asyncio.sleep(0.3)
+        assert seen == ["pointer_down", "pointer_up"]
+
+    run(test)
+
+
+def test_impossible_sizes_never_reach_the_gpu(run):
+    async def test(canvas):
+        Scene(canvas)
+        page = Page(canvas)
+        page.open()
+        await page.wait_final()
+        for width, height, ratio in [
+            (0, 90, 1),
+            (-5, 90, 1),
+            (math.nan, 90, 1),
+            (120, math.inf, 1),
+            (120, 90, 0),
+            (120, 90, math.nan),
+            ("120", 90, 1),
+            (None, None, None),
+        ]:
+            event = {"type": "resize", "pwidth": width, "pheight": height, "ratio": ratio, "timestamp": 0}
+            page.send(type="event", event=event)
+        await asyncio.sleep(0.3)
+        assert canvas.get_physical_size() == (120, 90)
+        page.resize(1e9, 8)
+        await asyncio.sleep(0.1)
+        limit = canvas._canvas_context.device.limits["max-texture-dimension-2d"]
+        assert canvas.get_physical_size() == (limit, 8)
+        page.resize(100, 80)
+        await page.wait(lambda: page.frames[-1][0]["width"] == 100)
+
+    run(test)
+
+
+def test_errors_in_a_draw_function_show_once_and_drawing_goes_on(run, caplog):
+    async def test(canvas):
+        scene = Scene(canvas)
+        page = Page(canvas)
+        page.open()
+        await page.wait_final()
+        shown = len(page.frames)
+
+        def broken():
+            raise ZeroDivisionError("no such number")
+
+        canvas.request_draw(broken)
+        await page.wait(lambda: page.messages[-1]["type"] == "error")
+        assert page.messages[-1] == {
+            "type": "error",
+            "code": "draw",
+            "text": "Draw function failed: ZeroDivisionError: no such number",
+        }
+        for _ in range(3):
+            canvas.request_draw()
+            await asyncio.sleep(0.2)
+        assert len(page.frames) == shown, "the last good picture stays"
+        canvas.request_draw(scene.draw)
+        await page.wait(lambda: len(page.frames) > shown)
+        assert {"type": "error", "code": "draw", "text": ""} in page.messages
+        # A page that comes later hears of errors that are still there, not of old ones.
+        late = Page(canvas, "late")
+        late.open()
+        await late.wait_frames(1)
+        assert not [m for m in late.messages if m["type"] == "error"]
+
+    with caplog.at_level(logging.ERROR, logger="rfb_gpu"):
+        run(test)
+    records = [r for r in caplog.records if r.exc_info]
+    assert len(records) == 1
+    text = caplog.text
+    assert "ZeroDivisionError: no such number" in text
+    assert "in broken" in text
+    assert "site-packages/rendercanvas" not in text, "the user's own frames, no others"
+
+
+def test_a_page_of_another_version_is_told_the_cure(run):
+    async def test(canvas):
+        page = Page(canvas)
+        page.hello(version=99, frontend="9.9")
+        await asyncio.sleep(0.1)
+        (message,) = page.messages
+        assert message["code"] == "version"
+        assert "restart the kernel and reload the page" in message["text"]
+
+    run(test)
+
+
+def test_malformed_messages_do_nothing(run):
+    async def test(canvas):
+        Scene(canvas)
+        page = Page(canvas)
+        for content in (
+            None,
+            3,
+            "x",
+            [],
+            {},
+            {"type": "hello"},
+            {"type": "ack", "view": "a", "epoch": -1, "seq": 0},
+        ):
+            canvas._handle_custom_msg(content, [])
+        page.open()
+        await page.wait_final()
+
+    run(test)
+
+
+def test_last_frame_arrives_by_itself_when_drawing_stops(run):
+    """The picture of the last of several draws, without another draw or event."""
+
+    async def test(canvas):
+        scene = Scene(canvas)
+        page = Page(canvas)
+        page.open()
+        await page.wait_frames(3)
+        canvas.set_update_mode("ondemand")
+        await asyncio.sleep(1.0)
+        draws = scene.draws
+        assert psnr(picture(page.frames[-1]), texture_pixels(canvas)) > 33
+        await asyncio.sleep(0.2)
+        assert scene.draws == draws
+
+    run(test, update_mode="continuous", lossless_delay=None, encoder="gpu")
+
+
+def test_input_during_the_delay_puts_the_sharp_frame_off(run):
+    async def test(canvas):
+        Scene(canvas)
+        page = Page(canvas)
+        page.open()
+        await page.wait_frames(1)
+        for _ in range(6):
+            canvas.request_draw()
+            await asyncio.sleep(0.1)
+        assert not any(message["final"] for message, _ in page.frames)
+        final = await page.wait_final()
+        np.testing.assert_array_equal(final, texture_pixels(canvas))
+
+    run(test, lossless_delay=0.4)
+
+
+def test_hidden_pages_stop_a_continuous_canvas(run):
+    async def test(canvas):
+        scene = Scene(canvas)
+        page = Page(canvas)
+        page.open()
+        await page.wait_frames(3)
+        page.send(type="visibility", visible=False)
+        await asyncio.sleep(0.3)
+        draws = scene.draws
+        await asyncio.sleep(0.5)
+        assert scene.draws == draws
+        page.send(type="visibility", visible=True)
+        await page.wait(lambda: scene.draws > draws)
+
+    run(test, update_mode="continuous")
+
+
+def test_a_slow_draw_never_makes_pointer_moves_queue_up(run):
+    """Many moves while draws take long: the last position is what is seen two draws later."""
+
+    async def test(canvas):
+        scene = Scene(canvas)
+        scene.cost = 0.1
+        page = Page(canvas)
+        page.open()
+        await page.wait_frames(1)
+        seen = []
+        canvas.add_event_handler(
+            lambda e: (seen.append((scene.draws, e["x"])), canvas.request_draw()), "pointer_move"
+        )
+        for x in range(200):
+            page.event(
+                type="pointer_move",
+                x=float(x),
+                y=1.0,
+                buttons=[1],
+                modifiers=[],
+                button=1,
+                ntouches=0,
+                touches={},
+            )
+            await asyncio.sleep(0.002)
+        draws = scene.draws
+        await page.wait(lambda: seen and seen[-1][1] == 199.0)
+        assert seen[-1][0] <= draws + 2
+        assert len(seen) < 50, "moves are merged"
+
+    run(test)
+
+
+def test_numpy_frames(run):
+    """As users of jupyter_rfb have them: the bitmap context, any size, gray or RGBA."""
+
+    async def test(canvas):
+        context = canvas.get_context("bitmap")
+        page = Page(canvas)
+        rng = np.random.default_rng(1)
+        image = np.kron(rng.integers(0, 256, (6, 8, 4), np.uint8), np.ones((10, 10, 1), np.uint8))
+        image[..., 3] = 255
+        canvas.request_draw(lambda: context.set_bitmap(image))
+        page.open()
+        final = await page.wait_final()
+        np.testing.assert_array_equal(final, image[..., :3])
+        assert page.frames[-1][0]["fit"] == "stretch"
+        gray = np.arange(64, dtype=np.uint8).reshape(8, 8)
+        canvas.request_draw(lambda: context.set_bitmap(gray))
+        await page.wait(lambda: page.frames[-1][0]["width"] == 8 and page.frames[-1][0]["final"])
+        np.testing.assert_array_equal(picture(page.frames[-1])[..., 0], gray)
+
+    run(test)
+
+
+def test_an_array_that_is_reused_does_not_change_what_was_sent(run):
+    async def test(canvas):
+        context = canvas.get_context("bitmap")
+        page = Page(canvas)
+        image = np.full((60, 80, 4), 10, np.uint8)
+        canvas.request_draw(lambda: context.set_bitmap(image))
+        page.open()
+        await page.wait_frames(1)
+        image[:] = 200
+        final = await page.wait_final()
+        assert np.all(final == 10)
+
+    run(test)
+
+
+def test_plain_wgpu(run, device):
+    async def test(canvas):
+        context = canvas.get_context("wgpu")
+        assert canvas.get_wgpu_context() is context
+        preferred = context.get_preferred_format(device.adapter)
+        assert preferred == "rgba8unorm-srgb", "pygfx bends colours itself with any other"
+        context.configure(device=device, format=preferred)
+
+        def draw():
+            encoder = device.create_command_encoder()
+            view = context.get_current_texture().create_view()
+            attachment = {
+                "view": view,
+                "clear_value": (1.0, 0.5, 0, 1),
+                "load_op": "clear",
+                "store_op": "store",
+            }
+            encoder.begin_render_pass(color_attachments=[attachment]).end()
+            device.queue.submit([encoder.finish()])
+
+        canvas.request_draw(draw)
+        page = Page(canvas)
+        page.open()
+        final = await page.wait_final()
+        assert np.all(final == [255, 188, 0]), "0.5 linear is 188 in sRGB"
+
+    run(test, encoder="gpu")
+
+
+def test_fastplotlib(monkeypatch):
+    # It looks for a window system when it is imported outside of a notebook.
+    monkeypatch.setenv("RENDERCANVAS_FORCE_OFFSCREEN", "1")
+    import fastplotlib as fpl
+
+    async def main():
+        canvas = RenderCanvas(size=(300, 200))
+        figure = fpl.Figure(canvas=canvas, size=(300, 200))
+        figure[0, 0].add_line(
+            np.column_stack([np.arange(50), np.sin(np.arange(50) / 5)]), colors="red", thickness=3
+        )
+        assert figure.show() is canvas
+        page = Page(canvas)
+        page.open(300, 200)
+        await page.wait(lambda: page.frames and picture(page.frames[-1]).max() > 150, timeout=60)
+        image = picture(page.frames[-1])
+        red = (image[..., 0] > 150) & (image[..., 1] < 100)
+        assert red.sum() > 50, "the line is there"
+        canvas.close()
+        await asyncio.sleep(0.05)
+
+    asyncio.run(main())
+
+
+def test_force_draw_sends_without_the_loop(run):
+    async def test(canvas):
+        scene = Scene(canvas)
+        page = Page(canvas)
+        page.open()
+        await page.wait_final()
+        shown, draws = len(page.frames), scene.draws
+        canvas.force_draw()  # no await until here
+        assert scene.draws == draws + 1
+        assert len(page.frames) == shown + 1
+        assert psnr(picture(page.frames[-1]), texture_pixels(canvas)) > 33
+
+    run(test, encoder="gpu")
+
+
+def test_snapshot_leaves_the_size_of_a_live_canvas_alone(run, monkeypatch):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", shown.append)
+
+    async def test(canvas):
+        Scene(canvas)
+        canvas.set_title("a <cube>")
+        canvas.snapshot(pixel_ratio=2)
+        assert canvas.get_physical_size() == (240, 180)
+        page = Page(canvas)
+        page.open(200, 100)
+        await page.wait_final()
+        canvas.snapshot()
+        assert canvas.get_physical_size() == (200, 100)
+
+    run(test)
+    assert len(shown) == 2
+    html = shown[0].data
+    assert 'src="data:image/png;base64,' in html
+    assert "width:120.0px" in html
+    assert 'alt="a &lt;cube&gt;"' in html
+
+
+def test_events_reach_the_program_as_rendercanvas_has_them(run):
+    async def test(canvas):
+        page = Page(canvas)
+        page.open()
+        await asyncio.sleep(0.1)
+        seen = []
+        canvas.add_event_handler(seen.append, "*")
+        page.event(type="key_down", key="a", modifiers=["Shift"])
+        page.event(type="no_such_event", x=1)
+        page.event(type="before_draw")
+        page.resize(150, 75, 1.5)
+        await asyncio.sleep(0.3)
+        kinds = [e["event_type"] for e in seen]
+        assert kinds == ["key_down", "resize"] or kinds == ["resize", "key_down"]
+        key = next(e for e in seen if e["event_type"] == "key_down")
+        assert key["modifiers"] == ("Shift",)
+        assert "time_stamp" in key
+        assert canvas.get_logical_size() == (100, 50)
+        assert canvas.get_pixel_ratio() == 1.5
+
+    run(test)
+
+
+def test_the_close_button_closes(run):
+    async def test(canvas):
+        scene = Scene(canvas)
+        page = Page(canvas)
+        page.open()
+        await page.wait_frames(1)
+        page.event(type="close")
+        await page.wait(canvas.get_closed)
+        assert page.messages[-1] == {"type": "closed"}
+        draws = scene.draws
+        page.ack()
+        page.resize(50, 50)
+        await asyncio.sleep(0.3)
+        assert scene.draws == draws
+        canvas.close()
+
+    run(test)
+
+
+def test_a_closed_canvas_gives_its_gpu_memory_back(device):
+    import gc
+
+    import wgpu
+
+    def buffers():
+        gc.collect()
+        return wgpu.diagnostics.object_counts.get_dict()["Buffer"]["count"]
+
+    async def one():
+        canvas = RenderCanvas(size=(120, 90), encoder="gpu")
+        scene = Scene(canvas)
+        page = Page(canvas)
+        page.open()
+        await page.wait_final()
+        canvas.close()
+        del canvas, scene, page
+        await asyncio.sleep(0.1)
+
+    asyncio.run(one())
+    before = buffers()
+    for _ in range(4):
+        asyncio.run(one())
+    assert buffers() <= before
+
+
+def test_stats_have_rendercanvas_names(run):
+    async def test(canvas):
+        Scene(canvas)
+        page = Page(canvas)
+        page.open()
+        await page.wait_frames(8)
+        stats = canvas.get_stats()
+        assert set(stats) == {
+            "sent_frames",
+            "confirmed_frames",
+            "roundtrip",
+            "delivery",
+            "img_encoding",
+            "fps",
+        }
+        assert stats["sent_frames"] >= 8
+        assert stats["confirmed_frames"] > 0
+        assert 0 < stats["roundtrip"] < 5
+        assert 0 <= stats["delivery"] <= stats["roundtrip"]
+        assert stats["fps"] > 0
+        canvas.reset_stats()
+        assert canvas.get_stats()["sent_frames"] == 0
+
+    run(test, update_mode="continuous")
+
+
+def public(cls):
+    return {name for name in dir(cls) if not name.startswith("_")}
+
+
+def test_drop_in_for_rendercanvas_anywidget():
+    assert public(rendercanvas.anywidget.RenderCanvas) <= public(RenderCanvas)
+    assert issubclass(RenderCanvas, BaseRenderCanvas)
+    assert rfb_gpu.RenderCanvas is RenderCanvas
+    assert rfb_gpu.loop is rendercanvas.anywidget.loop
+
+
+def test_every_argument_of_the_base_class(run):
+    async def test(canvas):
+        canvas.set_title("$backend at $fps")
+        canvas.set_cursor("pointer")
+        canvas.set_css_width("50%")
+        canvas.set_css_height("10em")
+        canvas.set_resizable(False)
+        canvas.set_minimizable(True)
+        canvas.set_closable(True)
+        canvas.set_logical_size(300, 200)
+        canvas.set_update_mode("continuous", max_fps=10)
+        state = canvas.get_state()
+        assert state["_title"].startswith("RenderCanvas at")
+        assert state["_css_width"] == "300.0px"
+        assert state["_cursor"] == "pointer"
+        assert not state["_resizable"]
+
+    run(test, title="t", update_mode="manual", min_fps=1, max_fps=60, vsync=False, present_method="bitmap")
+
+
+@pytest.mark.parametrize(
+    "arguments, error, match",
+    [
+        ({"quality": 0}, ValueError, "from 1 to 100"),
+        ({"subsampling": "411"}, ValueError, "'444', '420'"),
+        ({"encoder": "fast"}, ValueError, "'auto', 'gpu', 'cpu'"),
+        ({"decoder": "fast"}, ValueError, "'auto', 'webgpu', 'browser'"),
+        ({"lossless_delay": -1}, ValueError, "lossless_delay"),
+        ({"max_buffered_frames": 0}, ValueError, "window"),
+        ({"present_method": "screen"}, RuntimeError, "'screen' is not available"),
+        ({"no_such_argument": 1}, TypeError, "no_such_argument"),
+    ],
+)
+def test_bad_arguments(arguments, error, match):
+    async def main():
+        with contextlib.ExitStack() as stack:
+            if "no_such_argument" in arguments:
+                stack.enter_context(pytest.warns(DeprecationWarning))
+                RenderCanvas(**arguments)
+                raise error(match)
+            canvas = RenderCanvas(**arguments)
+            canvas.get_context("wgpu")
+
+    with pytest.raises(error, match=match):
+        asyncio.run(main())
+
+
+def test_jpeg_frames_of_the_gpu_are_files_of_their_own(run):
+    async def test(canvas):
+        Scene(canvas)
+        page = Page(canvas)
+        page.open(333, 111)
+        await page.wait(lambda: bool(page.frames) and page.frames[-1][0]["width"] == 333)
+        _, data = page.frames[-1]
+        assert simplejpeg.decode_jpeg(data, strict=True).shape == (111, 333, 3)
+
+    run(test, encoder="gpu", subsampling="420", quality=70, lossless_delay=None)
