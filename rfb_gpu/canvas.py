@@ -154,6 +154,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
         self._rfb_views = views
         self._rfb_inboxes: dict[str, Inbox] = {}
+        self._rfb_hosts: dict[str, str] = {}
         self._rfb_decoders: dict[str, DecoderReport] = {}
         self._rfb_wakeup = _Wakeup(self._rfb_call_later, self._rfb_maybe_draw)
 
@@ -189,11 +190,11 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             encoder = f"{context.encoder.name} ({context.encoder_reason})"
         else:
             encoder = "no encoder yet"
-        pages = (
-            "; ".join(f"{r.name} ({r.reason}; {r.adapter})" for r in self._rfb_decoders.values())
-            or "no page yet"
-        )
-        return f"{width}x{height}, {encoder}; decoded by {pages}"
+        pages = [
+            f"{self._rfb_hosts.get(view, 'a page')} decodes with {report.name} ({report.reason}; {report.adapter or 'no adapter'})"
+            for view, report in self._rfb_decoders.items()
+        ]
+        return f"{width}x{height}, {encoder}; {'; '.join(pages) or 'no page yet'}"
 
     # ----- messages from pages
 
@@ -262,6 +263,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             return
         if not self._rfb_views.hello(hello.view, hello.epoch):
             return
+        self._rfb_hosts[hello.view] = hello.host
         self.send(welcome_message(hello.view, hello.epoch, __version__, self._rfb_views.window))
         for code, text in self._rfb_badges.items():
             self.send(error_message(code, text))
@@ -272,6 +274,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
     def _rfb_forget(self, view: str) -> None:
         self._rfb_views.bye(view)
         self._rfb_inboxes.pop(view, None)
+        self._rfb_hosts.pop(view, None)
         self._rfb_decoders.pop(view, None)
 
     def _rfb_handle_event(self, event: dict[str, Any]) -> None:

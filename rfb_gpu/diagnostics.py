@@ -13,10 +13,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from ._version import __version__
+
 __all__ = ["NoAdapterError", "doctor", "find_adapter", "find_bundle", "report"]
 
 _PACKAGES = (
-    "rfb_gpu",
     "wgpu",
     "rendercanvas",
     "pygfx",
@@ -116,7 +117,8 @@ def report() -> dict[str, Any]:
     facts: dict[str, Any] = {
         "system": f"{platform.platform()}, Python {platform.python_version()}",
         "host": front_end_host(),
-        "packages": {name: found for name in (*_PACKAGES, *_FRONT_ENDS) if (found := _version(name))},
+        "packages": {"rfb_gpu": __version__}
+        | {name: found for name in (*_PACKAGES, *_FRONT_ENDS) if (found := _version(name))},
         "adapter": None,
         "features": {},
         "encoder": None,

@@ -1,8 +1,9 @@
 """Assembles a compute stage from its .wgsl file: constants first, then the modules that it imports, then the stage itself.
 
-The same files are bundled into the front end, which does the same three steps in ``js/src/decoders/wgsl.ts``. Whatever the
-two hosts' compilers need differently belongs here and there, and nowhere else. Never a preprocessor: no conditions, no macros;
-a stage chooses by a ``const`` that the shader compiler folds.
+The same files are bundled into the front end, which does the same steps in ``js/src/decoders/wgsl.ts``. Whatever the two hosts'
+compilers need differently belongs here and there, and nowhere else. Never a preprocessor: no conditions, no macros; a stage
+chooses by a ``const`` that the shader compiler folds. The one exception is ``#unroll``, because compilers keep an array in
+registers only where its indices are written out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ __all__ = ["assemble"]
 
 _CODECS = Path(__file__).parent
 _IMPORT = re.compile(r"^#import +([a-z0-9_]+) *$", re.MULTILINE)
+_UNROLL = re.compile(
+    r"^[ \t]*#unroll +([a-z]+) +(\d+)\.\.(\d+)[ \t]*\n((?:(?!^[ \t]*#unroll).*\n)*?)^[ \t]*#end[ \t]*$",
+    re.MULTILINE,
+)
 
 
 @cache
@@ -29,6 +34,18 @@ def _literal(value: bool | int | float) -> str:
     return f"{value}u" if isinstance(value, int) else repr(value)
 
 
+def _unroll(text: str) -> str:
+    """Writes out ``#unroll i 0..8`` ... ``#end``, inner ones first; ``$i`` is the number."""
+
+    def written_out(match: re.Match[str]) -> str:
+        name, first, end, body = match.groups()
+        return "".join(body.replace(f"${name}", f"{i}u") for i in range(int(first), int(end)))
+
+    while _UNROLL.search(text):
+        text = _UNROLL.sub(written_out, text)
+    return text
+
+
 def assemble(stage: str, constants: Mapping[str, bool | int | float] | None = None) -> str:
     """The complete WGSL of one stage.
 
@@ -37,7 +54,8 @@ def assemble(stage: str, constants: Mapping[str, bool | int | float] | None = No
         constants: module-scope constants to put in front; ``bool``, ``int`` (as ``u32``) or ``float`` (as ``f32``).
 
     A line ``#import name`` stands for ``rfb_gpu/codecs/shaders/name.wgsl``; each module is taken once, in the order of first
-    mention, modules may import modules.
+    mention, modules may import modules. Lines between ``#unroll i 0..8`` and ``#end`` are repeated with ``0u`` to ``7u`` for
+    ``$i``.
     """
     parts: list[str] = [f"const {name} = {_literal(value)};" for name, value in (constants or {}).items()]
     seen: set[str] = set()
@@ -49,7 +67,7 @@ def assemble(stage: str, constants: Mapping[str, bool | int | float] | None = No
             if module not in seen:
                 seen.add(module)
                 add(module)
-        parts.append(_IMPORT.sub("", text))
+        parts.append(_unroll(_IMPORT.sub("", text)))
 
     add(stage)
     return "\n".join(parts)

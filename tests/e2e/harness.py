@@ -325,7 +325,9 @@ class Notebook:
 
     def run_cell(self, index: int, wait: bool = True) -> None:
         """Run one cell, counted from 0."""
-        self.page.evaluate(f"index => {{ {_PANEL}.content.activeCellIndex = index }}", index)
+        self.page.evaluate(
+            f"index => {{ const panel = {_PANEL}; panel.content.activeCellIndex = index }}", index
+        )
         self._run("notebook:run-cell", wait)
 
     def save(self) -> None:

@@ -1,0 +1,249 @@
+"""How fast the encoder is, how large its files are, and how good: one table, for any adapter.
+
+    python -m benchmarks.encode --size 3840x2160 --subsampling 444 --subsampling 420 --peers --json encode.json
+
+Times are medians over ``--repeats`` frames, taken in rounds over all cases so that a change of the GPU's clock meets all of
+them. ``gpu`` is from the beginning of the first pass to the end of the last by the GPU's own timestamps; ``submit`` is the time
+in the call of ``encode`` and ``ready`` the time from that call until the bytes are there, both on an encoder without timestamps.
+``bytes`` and ``psnr`` are compared with libjpeg-turbo's (Pillow's) at the same quality and subsampling.
+
+``--peers`` adds, in the same run, what is there of: simplejpeg (libjpeg-turbo on one core, from an array in memory) and nvJPEG
+through torchvision (from a tensor on the GPU, 4:4:4 is its only subsampling, CUDA events around the call).
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import simplejpeg
+import wgpu
+from numpy.typing import NDArray
+from PIL import Image
+
+from benchmarks.scenes import SCENES, render_to_array
+from rfb_gpu import JpegEncoder
+
+Array = NDArray[np.uint8]
+PASSES = ("encode_segment", "place_segments", "write_stream")
+
+
+def make_device() -> wgpu.GPUDevice:
+    """A device with timestamps and the adapter's limits, so that 8K fits."""
+    adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
+    wanted = {"timestamp-query", "subgroup"}
+    names = ("max-storage-buffer-binding-size", "max-buffer-size", "max-texture-dimension-2d")
+    return adapter.request_device_sync(
+        required_features=sorted(wanted & adapter.features),
+        required_limits={name: adapter.limits[name] for name in names},
+    )
+
+
+def upload(device: wgpu.GPUDevice, image: Array) -> wgpu.GPUTexture:
+    """The image in a texture as pygfx's canvases have it."""
+    height, width = image.shape[:2]
+    usage = wgpu.TextureUsage.TEXTURE_BINDING | wgpu.TextureUsage.COPY_DST
+    texture = device.create_texture(size=(width, height, 1), format="rgba8unorm-srgb", usage=usage)
+    device.queue.write_texture(
+        {"texture": texture}, np.ascontiguousarray(image), {"bytes_per_row": width * 4}, (width, height, 1)
+    )
+    return texture
+
+
+def psnr(a: Array, b: Array) -> float:
+    """In dB, over all channels."""
+    error = float(np.mean((a.astype(np.float32) - b.astype(np.float32)) ** 2))
+    return 99.0 if error == 0 else float(10 * np.log10(255**2 / error))
+
+
+def libjpeg(image: Array, quality: int, subsampling: str) -> bytes:
+    """libjpeg-turbo's file, with its accurate DCT and the standard Huffman tables."""
+    file = io.BytesIO()
+    codes = {"444": 0, "420": 2}
+    Image.fromarray(np.ascontiguousarray(image[..., :3])).save(
+        file, "JPEG", quality=quality, subsampling=codes[subsampling]
+    )
+    return file.getvalue()
+
+
+def decoded(data: bytes) -> Array:
+    """By libjpeg-turbo; raises at the least irregularity."""
+    return simplejpeg.decode_jpeg(data, fastdct=False, strict=True)
+
+
+class Case:
+    """One scene in one size and subsampling, with what was measured so far."""
+
+    def __init__(
+        self, device: wgpu.GPUDevice, scene: str, image: Array, subsampling: str, quality: int
+    ) -> None:
+        self.scene, self.image, self.subsampling, self.quality = scene, image, subsampling, quality
+        self.texture = upload(device, image)
+        has_timestamps = "timestamp-query" in device.features
+        self.plain = JpegEncoder(device, quality, subsampling)
+        self.profiled = JpegEncoder(device, quality, subsampling, profile=has_timestamps)
+        self.samples: dict[str, list[float]] = {}
+        self.facts: dict[str, Any] = {}
+
+    def check(self) -> None:
+        """The file is right: it decodes strictly, and is as good and as small as libjpeg-turbo's."""
+        ours = bytes(self.plain.encode(self.texture).result())
+        theirs = libjpeg(self.image, self.quality, self.subsampling)
+        rgb = self.image[..., :3]
+        self.facts = {
+            "bytes": len(ours),
+            "bytes_libjpeg": len(theirs),
+            "psnr": psnr(decoded(ours), rgb),
+            "psnr_libjpeg": psnr(decoded(theirs), rgb),
+        }
+
+    def add(self, **seconds: float) -> None:
+        """Keeps one sample of each."""
+        for name, value in seconds.items():
+            self.samples.setdefault(name, []).append(value * 1000)
+
+    def round(self, peers: dict[str, Callable[[Case], float | None]]) -> None:
+        """One sample of everything."""
+        timings = self.profiled.encode(self.texture).result().timings
+        self.add(**{name: timings[name] for name in ("gpu", *PASSES) if name in timings})
+        timings = self.plain.encode(self.texture).result().timings
+        self.add(submit=timings["submit"], ready=timings["ready"])
+        for name, measure in peers.items():
+            seconds = measure(self)
+            if seconds is not None:
+                self.add(**{name: seconds})
+
+    def result(self) -> dict[str, Any]:
+        """Medians in ms, and the facts."""
+        height, width = self.image.shape[:2]
+        medians = {name: statistics.median(values) for name, values in self.samples.items()}
+        lowest = {f"{name}_min": min(values) for name, values in self.samples.items()}
+        case = {
+            "scene": self.scene,
+            "size": f"{width}x{height}",
+            "subsampling": self.subsampling,
+            "quality": self.quality,
+        }
+        return {**case, **self.facts, **medians, **lowest}
+
+
+def find_peers() -> dict[str, Callable[[Case], float | None]]:
+    """The peers that can run here; each gives the seconds of one encoding, None where it has no such subsampling."""
+    peers: dict[str, Callable[[Case], float | None]] = {}
+
+    def time_simplejpeg(case: Case) -> float:
+        began = time.perf_counter()
+        simplejpeg.encode_jpeg(
+            case.image, quality=case.quality, colorspace="RGBA", colorsubsampling=case.subsampling
+        )
+        return time.perf_counter() - began
+
+    peers["simplejpeg"] = time_simplejpeg
+    try:
+        import torch
+        from torchvision.io import encode_jpeg
+    except ImportError:
+        return peers
+    if not torch.cuda.is_available():
+        return peers
+    tensors: dict[int, Any] = {}
+
+    def time_nvjpeg(case: Case) -> float | None:
+        if case.subsampling != "444":
+            return None
+        if id(case) not in tensors:
+            rgb = np.ascontiguousarray(case.image[..., :3].transpose(2, 0, 1))
+            tensors[id(case)] = torch.from_numpy(rgb).cuda()
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        encode_jpeg(tensors[id(case)], quality=case.quality)
+        end.record()
+        end.synchronize()
+        return float(start.elapsed_time(end)) / 1000
+
+    peers["nvjpeg"] = time_nvjpeg
+    return peers
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """The results as a Markdown table; times in ms."""
+    columns = ("gpu", *PASSES, "submit", "ready", "simplejpeg", "nvjpeg")
+    times = [name for name in columns if any(name in r for r in results)]
+    header = ["scene", "size", "sub", "q", *times, "kB", "vs libjpeg", "PSNR", "vs libjpeg"]
+    lines = [header, ["---"] * len(header)]
+    for r in results:
+        lines.append(
+            [
+                r["scene"],
+                r["size"],
+                r["subsampling"],
+                str(r["quality"]),
+                *(f"{r[name]:.3f}" if name in r else "" for name in times),
+                f"{r['bytes'] / 1000:.1f}",
+                f"{r['bytes'] / r['bytes_libjpeg'] - 1:+.1%}",
+                f"{r['psnr']:.2f}",
+                f"{r['psnr'] - r['psnr_libjpeg']:+.3f}",
+            ]
+        )
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def main() -> None:
+    """Measures what the command line asks for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--size", action="append", help="WIDTHxHEIGHT, several times; default 1920x1080 and 3840x2160"
+    )
+    parser.add_argument("--scene", action="append", choices=SCENES, help="several times; default all")
+    parser.add_argument(
+        "--subsampling", action="append", choices=("444", "420"), help="several times; default both"
+    )
+    parser.add_argument("--quality", action="append", type=int, help="several times; default 80")
+    parser.add_argument("--repeats", type=int, default=40)
+    parser.add_argument("--warm-up", type=int, default=10)
+    parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+
+    device = make_device()
+    peers = find_peers() if options.peers else {}
+    print(
+        f"adapter: {device.adapter.info['device']}, wgpu {wgpu.__version__}, peers: {', '.join(peers) or 'none'}\n"
+    )
+    results = []
+    for size in options.size or ["1920x1080", "3840x2160"]:
+        width, height = map(int, size.split("x"))
+        images = {scene: render_to_array(scene, width, height) for scene in options.scene or SCENES}
+        for subsampling in options.subsampling or ["444", "420"]:
+            for quality in options.quality or [80]:
+                cases = [Case(device, scene, image, subsampling, quality) for scene, image in images.items()]
+                for case in cases:
+                    case.check()
+                for _ in range(options.warm_up):
+                    for case in cases:
+                        case.profiled.encode(case.texture).result()
+                for _ in range(options.repeats):
+                    for case in cases:
+                        case.round(peers)
+                results += [case.result() for case in cases]
+                for case in cases:
+                    case.plain.close()
+                    case.profiled.close()
+                    case.texture.destroy()
+    print(table(results))
+    if options.json:
+        facts = {"adapter": dict(device.adapter.info), "wgpu": wgpu.__version__, "results": results}
+        options.json.write_text(json.dumps(facts, indent=1, default=str))
+
+
+if __name__ == "__main__":
+    main()

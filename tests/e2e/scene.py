@@ -1,0 +1,43 @@
+"""What the kernels of the end-to-end tests draw: imported there, not by the tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pygfx as gfx
+
+from rfb_gpu import RenderCanvas
+
+
+def make(size: tuple[int, int] = (320, 240), colour: str = "#e07a2f", **options: Any) -> RenderCanvas:
+    """A canvas with a lit cube on a gradient that follows the mouse; ``canvas.draws`` counts its draws."""
+    canvas = RenderCanvas(size=size, **options)
+    renderer = gfx.WgpuRenderer(canvas, pixel_scale=1, ppaa="none")
+    scene = gfx.Scene()
+    light = gfx.DirectionalLight()
+    light.local.position = (1, 2, 3)
+    cube = gfx.Mesh(gfx.box_geometry(1, 1, 1), gfx.MeshPhongMaterial(color=colour))
+    scene.add(gfx.Background.from_color("#f4f6fa", "#5f7394"), gfx.AmbientLight(), light, cube)
+    camera = gfx.PerspectiveCamera(45)
+    camera.show_object(cube, view_dir=(-1, -0.7, -1.6), scale=1.3)
+    controller = gfx.OrbitController(camera, register_events=renderer)
+    canvas.draws = 0
+
+    def draw() -> None:
+        canvas.draws += 1
+        renderer.render(scene, camera)
+
+    canvas.request_draw(draw)
+    canvas.parts = renderer, scene, cube, camera, controller
+    return canvas
+
+
+def pixels(canvas: RenderCanvas) -> np.ndarray:
+    """What the kernel rendered last, RGB, read back from the canvas's texture."""
+    texture = canvas._canvas_context._texture
+    width, height = texture.size[:2]
+    data = texture._device.queue.read_texture(
+        {"texture": texture}, {"bytes_per_row": width * 4}, (width, height, 1)
+    )
+    return np.frombuffer(data, np.uint8).reshape(height, width, 4)[..., :3]

@@ -1,0 +1,267 @@
+"""What a person sees and does with the canvas in JupyterLab, in a real browser.
+
+The truth is the texture that the kernel rendered, read back there; what is compared with it is a screenshot.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.e2e import harness
+
+SCENE = "from tests.e2e.scene import RenderCanvas, make, np, pixels"
+
+BOTH_DECODERS = pytest.mark.parametrize("decoder", ["webgpu", "browser"])
+
+
+def show(notebook, *lines: str):
+    """A notebook that shows one canvas, and that canvas."""
+    opened = notebook([SCENE, "\n".join(lines)])
+    opened.run_all()
+    canvas = opened.canvas()
+    canvas.wait_frame()
+    return opened, canvas
+
+
+def assert_shows(canvas, kernel, name="canvas", at_least=48.0):
+    """The screen shows what the kernel rendered last, and that is a picture."""
+    truth = kernel.array(f"pixels({name})")
+    seen = canvas.screenshot()
+    assert not harness.is_blank(truth)
+    assert seen.shape == truth.shape
+    assert harness.psnr(seen, truth) >= at_least
+
+
+@BOTH_DECODERS
+@pytest.mark.parametrize("encoder", ["gpu", "cpu"])
+def test_first_picture_is_right_and_then_sharp(notebook, encoder, decoder):
+    opened, canvas = show(notebook, f"canvas = make(encoder={encoder!r}, decoder={decoder!r})", "canvas")
+    canvas.wait_final()
+    assert canvas.decoder == decoder
+    assert canvas.size == (320, 240)
+    truth = opened.kernel.array("pixels(canvas)")
+    np.testing.assert_array_equal(canvas.screenshot(), truth)
+    assert len(np.unique(truth.reshape(-1, 3), axis=0)) > 100
+
+
+@BOTH_DECODERS
+@pytest.mark.parametrize("subsampling, at_least", [("444", 33), ("420", 30)])
+def test_lossy_frames_are_the_picture_too(notebook, decoder, subsampling, at_least):
+    """The JPEG alone, never followed by a lossless frame: from the GPU's encoder to our decoder and to the browser's."""
+    opened, canvas = show(
+        notebook,
+        f"canvas = make(encoder='gpu', decoder={decoder!r}, subsampling={subsampling!r}, lossless_delay=None)",
+        "canvas",
+    )
+    canvas.wait_size(320, 240)
+    opened.page.wait_for_timeout(500)
+    assert canvas.decoder == decoder
+    assert not canvas.final
+    assert_shows(canvas, opened.kernel, at_least=at_least)
+
+
+@BOTH_DECODERS
+def test_a_drag_turns_the_scene(notebook, decoder):
+    opened, canvas = show(notebook, f"canvas = make(decoder={decoder!r})", "canvas")
+    canvas.wait_final()
+    before = canvas.screenshot()
+    shown = canvas.frame
+    canvas.drag((0.3, 0.5), (0.7, 0.6))
+    canvas.wait_final(after=shown)
+    assert harness.psnr(canvas.screenshot(), before) < 30, "it turned"
+    assert_shows(canvas, opened.kernel)
+
+
+@BOTH_DECODERS
+def test_dragging_the_corner_changes_the_rendered_size(notebook, decoder):
+    opened, canvas = show(notebook, f"canvas = make(decoder={decoder!r})", "canvas")
+    canvas.wait_final()
+    canvas.resize_by(90, 61)
+    canvas.wait_size(410, 301)
+    canvas.wait_final()
+    assert opened.kernel.value("canvas.get_physical_size()") == [410, 301]
+    assert_shows(canvas, opened.kernel)
+
+
+@BOTH_DECODERS
+def test_a_reloaded_page_shows_the_picture_within_a_second(notebook, decoder):
+    """With frames in flight that the old page will never acknowledge."""
+    opened, canvas = show(notebook, f"canvas = make(decoder={decoder!r}, update_mode='continuous')", "canvas")
+    canvas.wait_frame(after=5)
+    opened.save()
+    opened.reload()
+    # From the moment that the page has the canvas' element. A software adapter compiles shaders for seconds after that.
+    opened.page.locator("div.rfb-gpu-view").wait_for()
+    again = opened.canvas()
+    again.wait_frame(timeout=1 if decoder == "browser" else 10)
+    last = again.frame
+    again.wait_frame(after=last + 3, timeout=10)
+    opened.kernel.run("canvas.set_update_mode('ondemand')")
+    again.wait_final()
+    assert_shows(again, opened.kernel)
+    assert opened.kernel.value("canvas.draws") > 5
+
+
+def test_two_canvases_show_their_own_pictures(notebook):
+    opened = notebook(
+        [
+            SCENE,
+            "a = make(decoder='webgpu', size=(200, 150))\na",
+            "b = make(colour='#2f8fe0', decoder='webgpu', size=(240, 160))\nb",
+        ]
+    )
+    opened.run_all()
+    first, second = opened.canvas(0), opened.canvas(1)
+    first.wait_final()
+    second.wait_final()
+    shown = second.frame
+    first.drag((0.3, 0.5), (0.6, 0.5))
+    first.wait_final(after=first.frame)
+    assert_shows(first, opened.kernel, "a")
+    assert_shows(second, opened.kernel, "b")
+    assert second.frame == shown, "the other one did not move"
+
+
+def test_two_outputs_of_one_canvas_show_the_same(notebook):
+    opened = notebook([SCENE, "canvas = make(decoder='webgpu')\ncanvas", "canvas"])
+    opened.run_all()
+    first, second = opened.canvas(0), opened.canvas(1)
+    first.wait_final()
+    second.wait_final()
+    assert_shows(first, opened.kernel)
+    assert_shows(second, opened.kernel)
+
+
+@pytest.mark.parametrize("windowing", ["full", "defer"])
+@BOTH_DECODERS
+def test_scrolled_away_and_back_shows_the_picture_without_a_draw(notebook, decoder, windowing):
+    cells = [SCENE, f"canvas = make(decoder={decoder!r})\ncanvas", *(["print('\\n' * 30)"] * 8)]
+    opened = notebook(cells, windowing=windowing)
+    opened.run_all()
+    canvas = opened.canvas()
+    opened.scroll_to_cell(1)
+    canvas.wait_final()
+    draws = opened.kernel.value("canvas.draws")
+    opened.scroll_to_cell(9)
+    opened.page.wait_for_timeout(700)
+    opened.scroll_to_cell(1)
+    canvas.wait_frame()
+    assert_shows(canvas, opened.kernel)
+    assert opened.kernel.value("canvas.draws") <= draws + 1
+
+
+def test_out_of_sight_a_continuous_canvas_rests(notebook):
+    cells = [SCENE, "canvas = make(update_mode='continuous')\ncanvas", *(["print('\\n' * 30)"] * 8)]
+    opened = notebook(cells, windowing="defer")
+    opened.run_all()
+    opened.scroll_to_cell(1)
+    opened.canvas().wait_frame(after=3)
+    opened.scroll_to_cell(9)
+    opened.page.wait_for_timeout(700)
+    draws = opened.kernel.value("canvas.draws")
+    opened.page.wait_for_timeout(1000)
+    assert opened.kernel.value("canvas.draws") == draws
+
+
+def test_an_error_in_the_draw_function_shows_once_and_as_a_badge(notebook):
+    opened, canvas = show(notebook, "canvas = make()", "canvas")
+    canvas.wait_final()
+    before = canvas.screenshot()
+    opened.kernel.run(
+        "good = canvas._rfb_user_draw\ndef broken():\n    return 1 / 0\ncanvas.request_draw(broken)"
+    )
+    badge = canvas.view.locator(".rfb-gpu-badge")
+    badge.get_by_text("ZeroDivisionError: division by zero").wait_for()
+    for _ in range(3):
+        opened.kernel.run("canvas.request_draw()")
+        opened.page.wait_for_timeout(150)
+    text = opened.output_text(1)
+    assert text.count("ZeroDivisionError: division by zero") == 1, text
+    assert "in broken" in text
+    opened.kernel.run("canvas.request_draw(good)")
+    canvas.wait_final(after=canvas.frame)
+    badge.get_by_text("ZeroDivisionError").wait_for(state="detached")
+    np.testing.assert_array_equal(canvas.screenshot(), before)
+
+
+def test_without_webgpu_the_browser_decodes(page, notebook):
+    page.add_init_script("delete Navigator.prototype.gpu")
+    opened, canvas = show(notebook, "canvas = make(encoder='gpu', decoder='webgpu')", "canvas")
+    canvas.wait_final()
+    assert canvas.decoder == "browser"
+    assert_shows(canvas, opened.kernel)
+    assert "no navigator.gpu" in opened.kernel.value("canvas.describe()") or "WebGPU" in opened.kernel.value(
+        "canvas.describe()"
+    )
+
+
+def test_a_software_adapter_in_the_page_leaves_decoding_to_the_browser(notebook):
+    opened, canvas = show(notebook, "canvas = make()", "canvas")
+    canvas.wait_final()
+    assert canvas.decoder == "browser"
+    assert_shows(canvas, opened.kernel)
+
+
+@pytest.mark.parametrize("device_scale_factor", [1.5, 2.0])
+@BOTH_DECODERS
+def test_one_image_pixel_per_physical_pixel(notebook, decoder, device_scale_factor):
+    opened, canvas = show(notebook, f"canvas = make(size=(160, 120), decoder={decoder!r})", "canvas")
+    width, height = int(160 * device_scale_factor), int(120 * device_scale_factor)
+    canvas.wait_size(width, height)
+    canvas.wait_final()
+    assert opened.kernel.value("canvas.get_physical_size()") == [width, height]
+    assert_shows(canvas, opened.kernel)
+
+
+def test_numpy_frames_are_stretched_to_the_canvas_without_smoothing(notebook):
+    opened, canvas = show(
+        notebook,
+        "canvas = RenderCanvas(size=(320, 240))",
+        "context = canvas.get_context('bitmap')",
+        "image = np.random.default_rng(0).integers(0, 256, (6, 8, 4), np.uint8)",
+        "canvas.request_draw(lambda: context.set_bitmap(image))",
+        "canvas",
+    )
+    canvas.wait_final()
+    image = opened.kernel.array("image")
+    np.testing.assert_array_equal(
+        canvas.screenshot(), np.kron(image[..., :3], np.ones((40, 40, 1), np.uint8))
+    )
+
+
+def test_title_bar_and_close_button(notebook):
+    opened, canvas = show(notebook, "canvas = make(title='My scene')", "canvas.set_closable(True)", "canvas")
+    canvas.wait_final()
+    canvas.wrapper.get_by_text("My scene").wait_for()
+    canvas.wrapper.locator(".renderview-close-button").click()
+    opened.kernel.wait_for("canvas.get_closed()")
+
+
+def test_fastplotlib(notebook):
+    opened = notebook(
+        [
+            SCENE,
+            "import fastplotlib as fpl\n"
+            "canvas = RenderCanvas(size=(320, 240), decoder='webgpu')\n"
+            "figure = fpl.Figure(canvas=canvas, size=(320, 240))\n"
+            "figure[0, 0].add_line(np.column_stack([np.arange(50.0), np.sin(np.arange(50) / 5)]), colors='red')\n"
+            "figure.show()",
+        ]
+    )
+    opened.run_all()
+    canvas = opened.canvas()
+    canvas.wait_frame(after=3)
+    # Figures draw all the time, so what is seen is a lossy frame, or one draw old.
+    assert_shows(canvas, opened.kernel, at_least=33)
+
+
+def test_the_quickstart_notebook_runs_from_top_to_bottom(notebook):
+    opened = notebook(harness.REPOSITORY / "notebooks" / "quickstart.ipynb")
+    opened.run_all()
+    opened.scroll_to_cell(1)
+    canvas = opened.canvas()
+    canvas.wait_final()
+    blue = canvas.screenshot().reshape(-1, 3).astype(int)
+    assert np.sum((blue[:, 2] > 150) & (blue[:, 0] < 100)) > 2000, "the knot, in its second colour"
+    assert "adapter:" in opened.output_text(5)
