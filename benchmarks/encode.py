@@ -3,7 +3,7 @@
     python -m benchmarks.encode --size 3840x2160 --subsampling 444 --subsampling 420 --peers --json encode.json
 
 Times are medians over ``--repeats`` frames, taken in rounds over all cases so that a change of the GPU's clock meets all of
-them. ``gpu`` is from the beginning of the first pass to the end of the last by the GPU's own timestamps; ``submit`` is the time
+them. ``gpu`` is the whole work of a frame but for the copy to the staging buffer, by the GPU's own timestamps; ``submit`` is the time
 in the call of ``encode`` and ``ready`` the time from that call until the bytes are there, both on an encoder without timestamps.
 ``bytes`` and ``psnr`` are compared with libjpeg-turbo's (Pillow's) at the same quality and subsampling.
 
@@ -38,7 +38,7 @@ PASSES = ("encode_segment", "place_segments", "write_stream")
 def make_device() -> wgpu.GPUDevice:
     """A device with timestamps and the adapter's limits, so that 8K fits."""
     adapter = wgpu.gpu.request_adapter_sync(power_preference="high-performance")
-    wanted = {"timestamp-query", "subgroup"}
+    wanted = {"timestamp-query", "timestamp-query-inside-encoders", "subgroup"}
     names = ("max-storage-buffer-binding-size", "max-buffer-size", "max-texture-dimension-2d")
     return adapter.request_device_sync(
         required_features=sorted(wanted & adapter.features),

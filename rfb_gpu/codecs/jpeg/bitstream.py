@@ -36,8 +36,8 @@ __all__ = [
     "parse",
 ]
 
-SEGMENT_BLOCKS = 24
-"""Blocks that one workgroup codes or decodes: 8 MCUs in 4:4:4, 4 in 4:2:0."""
+SEGMENT_BLOCKS = 30
+"""Blocks that one workgroup codes or decodes: 10 MCUs in 4:4:4, 5 in 4:2:0."""
 
 SUBSAMPLINGS = ("444", "420")
 
@@ -95,7 +95,7 @@ class Layout:
 
     @property
     def mcus_per_segment(self) -> int:
-        """So many that a segment is 24 blocks."""
+        """So many that a segment is ``SEGMENT_BLOCKS`` blocks."""
         return SEGMENT_BLOCKS // self.blocks_per_mcu
 
     @property

@@ -1,33 +1,32 @@
-// Stage 1 of 3: pixels to Huffman code, one workgroup per segment of 24 blocks.
+// Stage 1 of 3: pixels to Huffman code, one workgroup per segment, one thread per block.
 //
 // in:       the texture; the tables
 // out:      `scratch`: each segment's code, MSB first in 32-bit words, at a place of its own; `records`: where and how long
-// dispatch: (segments_per_row, rows), 192 threads = 24 blocks x 8 lanes
+// dispatch: (segments_per_row, rows), 32 threads for 30 blocks
 // moves:    the pixels once (plus one MCU a segment, from cache), the code once
 //
-// The code of a block depends on its own coefficients and on one number from outside: the DC of the block before it. At a
-// segment's start that block belongs to another workgroup, so its DC is computed again from its samples. Samples are whole numbers
-// (halves and quarters for subsampled chroma) and DC is a sum without rounding, so both workgroups get the identical number.
+// A thread holds its block's 64 coefficients in registers, so both passes of the DCT need no exchange and no barrier. What
+// threads share goes through workgroup memory: samples in, the DC of the block before, the lengths, the code out.
 //
-// Byte stuffing depends on where bytes begin, which is known only after all lengths are. So 0xFF bytes are counted here for all
-// eight possible beginnings, and stage 2 picks the count that turned out right.
+// The code of a block depends on its own coefficients and on one number from outside: the DC of the block before it. At a
+// segment's start that block belongs to another workgroup, so its DC is computed again from its samples. Samples are whole
+// numbers (sums of four for subsampled chroma) and DC is a sum without rounding, so both workgroups get the identical number.
+//
+// Byte stuffing depends on where bytes begin, which is known only after all lengths are. So 0xFF bytes are counted here for
+// all eight possible beginnings, and stage 2 picks the count that turned out right.
 
 #import encoder_frame
 #import colour
 #import dct
 #import scan
 
-const WORKGROUP_SIZE = 192u;
-const BLOCKS = 24u;
-const LANES = 8u;               // per block: a row, then a column, then 8 coefficients in zigzag order
-const ROW = 9u;                 // a block's row in workgroup memory, padded by one so that columns hit different banks
-const BLOCK = 72u;              // 8 rows
-const SAMPLES = 1728u;          // 24 blocks
-const CODE_WORDS = 1281u;       // 24 blocks of at most 1,660 bits, and one word that may be read past the end
+const WORKGROUP_SIZE = 32u;
+const BLOCK_WORDS = 33u;        // 64 samples as pairs of f16, padded by one so that blocks begin in different banks
+const SHARED_WORDS = 2048u;     // 64 for each thread
+const CODE_WORDS = 1558u;       // 30 blocks of at most 1,660 bits, and one word that may be read past the end
 
 struct Tables {
-    reciprocal: array<f32, 128>,    // 1 / (quantiser * AAN scale), natural order, luma then chroma
-    zigzag: array<u32, 64>,         // zigzag position by natural index
+    reciprocal: array<f32, 128>,    // 1 / (quantiser * AAN scale * samples summed), zigzag order, luma then chroma
     ac: array<u32, 512>,            // code << 5 | length by symbol, luma then chroma
     dc: array<u32, 32>,             // likewise by size
 }
@@ -39,16 +38,17 @@ struct Tables {
 @group(0) @binding(4) var<storage, read_write> records: array<u32>;
 @group(0) @binding(5) var<storage, read_write> result: array<atomic<u32>>;
 
-var<workgroup> blocks: array<f32, SAMPLES>;
-var<workgroup> nonzero: array<atomic<u32>, 48>;        // 64 bits a block: which coefficients are not zero
+// First the samples by block, then by thread: word k * 32 + thread is the thread's level at zigzag position k, and later its
+// k-th symbol. A symbol never overtakes the levels that are still to be read.
+var<workgroup> words: array<u32, SHARED_WORDS>;
 var<workgroup> code: array<atomic<u32>, CODE_WORDS>;
 var<workgroup> left_dc: array<atomic<i32>, 3>;         // sample sums of the blocks left of the segment
 var<workgroup> ff_counts: array<atomic<u32>, 8>;
 var<workgroup> scratch_start: u32;
 
-fn pixel(x: u32, y: u32) -> vec3i {
-    let at = frame.origin + vec2u(min(x, frame.width - 1u), min(y, frame.height - 1u));
-    var rgb = textureLoad(source, at, 0).rgb;
+fn pixel(at: vec2u) -> vec3i {
+    let inside = frame.origin + min(at, vec2u(frame.width, frame.height) - 1u);
+    var rgb = textureLoad(source, inside, 0).rgb;
     if (LINEAR_SOURCE) {
         // An -srgb texture gives linear values. This brings its 8-bit numbers back, exactly.
         rgb = srgb_encode(rgb);
@@ -56,39 +56,51 @@ fn pixel(x: u32, y: u32) -> vec3i {
     return vec3i(round(rgb * 255.0));
 }
 
-fn put_sample(block: u32, y: u32, x: u32, sample: f32) {
-    blocks[block * BLOCK + y * ROW + x] = sample;
+fn put_pair(block: u32, y: u32, pair: u32, samples: vec2i) {
+    words[block * BLOCK_WORDS + y * 4u + pair] = pack2x16float(vec2f(samples));
 }
 
+/// Loads two pixels side by side.
 fn load_444(thread: u32, corner: vec2u) {
-    for (var i = thread; i < MCUS_PER_SEGMENT * 64u; i += WORKGROUP_SIZE) {
-        let x = i % (MCUS_PER_SEGMENT * 8u);
-        let y = i / (MCUS_PER_SEGMENT * 8u);
-        let rgb = pixel(corner.x + x, corner.y + y);
-        let chroma = chroma_of(rgb);
-        let block = (x >> 3u) * 3u;
-        put_sample(block, y, x & 7u, f32(luma_of(rgb)));
-        put_sample(block + 1u, y, x & 7u, f32(chroma.x));
-        put_sample(block + 2u, y, x & 7u, f32(chroma.y));
+    for (var i = thread; i < MCUS_PER_SEGMENT * 32u; i += WORKGROUP_SIZE) {
+        let pair = i % (MCUS_PER_SEGMENT * 4u);
+        let y = i / (MCUS_PER_SEGMENT * 4u);
+        let at = corner + vec2u(pair * 2u, y);
+        let a = pixel(at);
+        let b = pixel(at + vec2u(1u, 0u));
+        let chroma_a = chroma_of(a);
+        let chroma_b = chroma_of(b);
+        let block = (pair >> 2u) * 3u;
+        put_pair(block, y, pair & 3u, vec2i(luma_of(a), luma_of(b)));
+        put_pair(block + 1u, y, pair & 3u, vec2i(chroma_a.x, chroma_b.x));
+        put_pair(block + 2u, y, pair & 3u, vec2i(chroma_a.y, chroma_b.y));
     }
 }
 
-/// One chroma sample of each kind from 2x2 pixels, whose luma goes to its place on the way.
+/// Loads 4x2 pixels: four pairs of luma, and a pair of each chroma as sums of four.
 fn load_420(thread: u32, corner: vec2u) {
-    for (var i = thread; i < MCUS_PER_SEGMENT * 64u; i += WORKGROUP_SIZE) {
-        let quad = vec2u(i % (MCUS_PER_SEGMENT * 8u), i / (MCUS_PER_SEGMENT * 8u));
-        let mcu = (quad.x >> 3u) * 6u;
-        let luma = mcu + (quad.y >> 2u) * 2u + ((quad.x >> 2u) & 1u);
-        let x = (quad.x & 3u) * 2u;
-        let y = (quad.y & 3u) * 2u;
-        var chroma = vec2i(0);
-        for (var k = 0u; k < 4u; k++) {
-            let rgb = pixel(corner.x + quad.x * 2u + (k & 1u), corner.y + quad.y * 2u + (k >> 1u));
-            put_sample(luma, y + (k >> 1u), x + (k & 1u), f32(luma_of(rgb)));
-            chroma += chroma_of(rgb);
+    for (var i = thread; i < MCUS_PER_SEGMENT * 32u; i += WORKGROUP_SIZE) {
+        let column = i % (MCUS_PER_SEGMENT * 4u);
+        let y = i / (MCUS_PER_SEGMENT * 4u);
+        let mcu = (column >> 2u) * 6u;
+        let luma = mcu + ((y >> 2u) << 1u) + ((column >> 1u) & 1u);
+        let at = corner + vec2u(column * 4u, y * 2u);
+        var chroma_a = vec2i(0);
+        var chroma_b = vec2i(0);
+        for (var line = 0u; line < 2u; line++) {
+            let p0 = pixel(at + vec2u(0u, line));
+            let p1 = pixel(at + vec2u(1u, line));
+            let p2 = pixel(at + vec2u(2u, line));
+            let p3 = pixel(at + vec2u(3u, line));
+            let row = ((y & 3u) << 1u) + line;
+            let pair = (column & 1u) << 1u;
+            put_pair(luma, row, pair, vec2i(luma_of(p0), luma_of(p1)));
+            put_pair(luma, row, pair + 1u, vec2i(luma_of(p2), luma_of(p3)));
+            chroma_a += chroma_of(p0) + chroma_of(p1);
+            chroma_b += chroma_of(p2) + chroma_of(p3);
         }
-        put_sample(mcu + 4u, quad.y, quad.x & 7u, f32(chroma.x) * 0.25);
-        put_sample(mcu + 5u, quad.y, quad.x & 7u, f32(chroma.y) * 0.25);
+        put_pair(mcu + 4u, y, column & 3u, vec2i(chroma_a.x, chroma_b.x));
+        put_pair(mcu + 5u, y, column & 3u, vec2i(chroma_a.y, chroma_b.y));
     }
 }
 
@@ -111,64 +123,39 @@ fn dc_source(corner: vec2u, block: u32) -> u32 {
 
 /// Sums the samples of the last luma and the two chroma blocks of the MCU left of the segment.
 fn sum_left_mcu(thread: u32, corner: vec2u) {
-    if (thread >= 64u) {
-        return;
-    }
-    let cell = vec2u(thread & 7u, thread >> 3u);
+    var luma = 0;
+    var chroma = vec2i(0);
     if (SUBSAMPLED) {
-        let at = vec2u(corner.x - 16u, corner.y) + cell * 2u;
-        var luma = 0;
-        var chroma = vec2i(0);
-        for (var k = 0u; k < 4u; k++) {
-            let rgb = pixel(at.x + (k & 1u), at.y + (k >> 1u));
-            luma += luma_of(rgb);
+        // A row of 8 pixels. Block 3; in a last row whose lower half is beyond the frame, block 1 stands for it.
+        let at = vec2u(corner.x - 16u + (thread & 1u) * 8u, corner.y + (thread >> 1u));
+        let is_lower = select(0u, 1u, corner.y + 8u < frame.height);
+        let is_last_luma = (thread & 1u) == 1u && (thread >> 4u) == is_lower;
+        for (var x = 0u; x < 8u; x++) {
+            let rgb = pixel(at + vec2u(x, 0u));
+            luma += select(0, luma_of(rgb), is_last_luma);
             chroma += chroma_of(rgb);
         }
-        // Block 3; in a last row whose lower half is beyond the frame, block 1 stands for it.
-        let is_lower = select(0u, 1u, corner.y + 8u < frame.height);
-        if (cell.x >= 4u && (cell.y >> 2u) == is_lower) {
-            atomicAdd(&left_dc[0], luma);
-        }
-        atomicAdd(&left_dc[1], chroma.x);
-        atomicAdd(&left_dc[2], chroma.y);
     } else {
-        let rgb = pixel(corner.x - 8u + cell.x, corner.y + cell.y);
-        let chroma = chroma_of(rgb);
-        atomicAdd(&left_dc[0], luma_of(rgb));
-        atomicAdd(&left_dc[1], chroma.x);
-        atomicAdd(&left_dc[2], chroma.y);
+        let at = vec2u(corner.x - 8u + (thread & 3u) * 2u, corner.y + (thread >> 2u));
+        let a = pixel(at);
+        let b = pixel(at + vec2u(1u, 0u));
+        luma = luma_of(a) + luma_of(b);
+        chroma = chroma_of(a) + chroma_of(b);
     }
-}
-
-fn quantise(coefficient: f32, is_chroma: u32, natural: u32) -> i32 {
-    return i32(round(coefficient * tables.reciprocal[is_chroma * 64u + natural]));
+    atomicAdd(&left_dc[0], luma);
+    atomicAdd(&left_dc[1], chroma.x);
+    atomicAdd(&left_dc[2], chroma.y);
 }
 
 /// The number of bits of a level's magnitude: its "size" or category in the standard.
 fn size_of(level: i32) -> u32 {
-    return select(firstLeadingBit(u32(abs(level))) + 1u, 0u, level == 0);
+    return 32u - countLeadingZeros(u32(abs(level)));
 }
 
 /// A code word and its extra bits in one number: bits << 5 | length. At most 16 + 10 bits for AC, 11 + 11 for DC.
 fn symbol_of(packed_code: u32, level: i32, size: u32) -> u32 {
-    let extra = u32(select(level, level - 1, level < 0)) & low_bits(size);
+    let extra = u32(level + (level >> 31u)) & low_bits(size);
     return ((((packed_code >> 5u) << size) | extra) << 5u) | ((packed_code & 31u) + size);
-}
-
-/// Writes a symbol at a bit position of `code`.
-fn put_symbol(at: u32, symbol: u32) {
-    let length = symbol & 31u;
-    let bits = symbol >> 5u;
-    let word = at >> 5u;
-    let end = (at & 31u) + length;
-    if (end <= 32u) {
-        if (length > 0u) {
-            atomicOr(&code[word], bits << (32u - end));
-        }
-    } else {
-        atomicOr(&code[word], bits >> (end - 32u));
-        atomicOr(&code[word + 1u], bits << (64u - end));
-    }
 }
 
 /// 0x80 in every byte of `word` that is 0xFF, 0 elsewhere.
@@ -177,19 +164,63 @@ fn ff_bytes(word: u32) -> u32 {
     return ~(((x & 0x7f7f7f7fu) + 0x7f7f7f7fu) | x | 0x7f7f7f7fu);
 }
 
+var<private> last_position: u32;
+var<private> symbol_count: u32;
+var<private> length: u32;
+
+/// Turns the levels at the positions whose bits are set, from `first` on, into symbols.
+fn make_symbols(present: u32, first: u32, ac: u32, thread: u32) {
+    var rest = present;
+    while (rest != 0u) {
+        let position = first + countTrailingZeros(rest);
+        rest &= rest - 1u;
+        var run = position - last_position - 1u;
+        last_position = position;
+        while (run > 15u) {
+            symbol_count += 1u;
+            words[symbol_count * WORKGROUP_SIZE + thread] = tables.ac[ac + 0xf0u];
+            length += tables.ac[ac + 0xf0u] & 31u;
+            run -= 16u;
+        }
+        let level = bitcast<i32>(words[position * WORKGROUP_SIZE + thread]);
+        let size = size_of(level);
+        let symbol = symbol_of(tables.ac[ac + (run << 4u) + size], level, size);
+        symbol_count += 1u;
+        words[symbol_count * WORKGROUP_SIZE + thread] = symbol;
+        length += symbol & 31u;
+    }
+}
+
+var<private> pending: u32;          // bits of the word that is being filled
+var<private> pending_word: u32;
+var<private> pending_bits: u32;
+
+/// Appends a symbol to the code at this thread's place.
+fn put_symbol(symbol: u32) {
+    let count = symbol & 31u;
+    let bits = symbol >> 5u;
+    let end = pending_bits + count;
+    if (end < 32u) {
+        pending |= bits << (32u - end);
+        pending_bits = end;
+    } else {
+        atomicOr(&code[pending_word], pending | (bits >> (end - 32u)));
+        pending_word += 1u;
+        pending_bits = end - 32u;
+        // A shift by 32 is not defined; what it would leave is nothing.
+        pending = select(bits << ((64u - end) & 31u), 0u, end == 32u);
+    }
+}
+
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn encode_segment(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
     let corner = vec2u(group.x * MCUS_PER_SEGMENT, frame.first_row + group.y) * MCU_SIZE;
     let mcus = min(MCUS_PER_SEGMENT, frame.mcus_per_row - group.x * MCUS_PER_SEGMENT);
-
     if (thread < 3u) {
         atomicStore(&left_dc[thread], 0);
     }
     if (thread < 8u) {
         atomicStore(&ff_counts[thread], 0u);
-    }
-    if (thread < 48u) {
-        atomicStore(&nonzero[thread], 0u);
     }
     workgroupBarrier();
 
@@ -204,46 +235,63 @@ fn encode_segment(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
     }
     workgroupBarrier();
 
-    // DCT: rows, then columns. Then quantise, into zigzag order.
-    let block = thread / LANES;
-    let lane = thread % LANES;
-    let base = block * BLOCK;
+    // DCT: rows, then columns, in registers.
+    let block = min(thread, SEGMENT_BLOCKS - 1u);
     let component = block % BLOCKS_PER_MCU;
     let is_chroma = select(0u, 1u, component + 2u >= BLOCKS_PER_MCU);
-    var v: array<f32, 8>;
-    for (var i = 0u; i < 8u; i++) {
-        v[i] = blocks[base + lane * ROW + i];
+    var c: array<f32, 64>;
+    {
+        let base = block * BLOCK_WORDS;
+        var row: array<f32, 8>;
+#unroll y 0..8
+        {
+            let p0 = unpack2x16float(words[base + $y * 4u]);
+            let p1 = unpack2x16float(words[base + $y * 4u + 1u]);
+            let p2 = unpack2x16float(words[base + $y * 4u + 2u]);
+            let p3 = unpack2x16float(words[base + $y * 4u + 3u]);
+            row = dct8(array<f32, 8>(p0.x, p0.y, p1.x, p1.y, p2.x, p2.y, p3.x, p3.y));
+#unroll x 0..8
+            c[$y * 8u + $x] = row[$x];
+#end
+        }
+#end
+#unroll x 0..8
+        row = dct8(array<f32, 8>(c[$x], c[$x + 8u], c[$x + 16u], c[$x + 24u], c[$x + 32u], c[$x + 40u], c[$x + 48u], c[$x + 56u]));
+#unroll y 0..8
+        c[$y * 8u + $x] = row[$y];
+#end
+#end
     }
-    v = dct8(v);
-    for (var i = 0u; i < 8u; i++) {
-        blocks[base + lane * ROW + i] = v[i];
-    }
-    workgroupBarrier();
-    for (var i = 0u; i < 8u; i++) {
-        v[i] = blocks[base + i * ROW + lane];
-    }
-    v = dct8(v);
-    workgroupBarrier();
-    for (var i = 0u; i < 8u; i++) {
-        let natural = i * 8u + lane;
-        blocks[base + tables.zigzag[natural]] = f32(quantise(v[i], is_chroma, natural));
+    workgroupBarrier();     // all samples are read: their memory is the levels' now
+
+    // Quantise, and note which coefficients are not zero.
+    var low = 0u;
+    var high = 0u;
+    {
+        let table = is_chroma * 64u;
+        var level: i32;
+#unroll z 0..32
+        level = i32(round(c[ZIGZAG[$z]] * tables.reciprocal[table + $z]));
+        words[$z * WORKGROUP_SIZE + thread] = bitcast<u32>(level);
+        low |= select(0u, 1u << $z, level != 0);
+#end
+#unroll z 0..32
+        level = i32(round(c[ZIGZAG[$z + 32u]] * tables.reciprocal[table + $z + 32u]));
+        words[($z + 32u) * WORKGROUP_SIZE + thread] = bitcast<u32>(level);
+        high |= select(0u, 1u << $z, level != 0);
+#end
     }
     workgroupBarrier();
 
-    // Which coefficients are not zero. This lane's are zigzag positions 8 * lane to 8 * lane + 7.
-    let in_frame = block < mcus * BLOCKS_PER_MCU;
-    var level: array<i32, 8>;
-    var present = 0u;
-    for (var i = 0u; i < 8u; i++) {
-        level[i] = i32(blocks[base + lane * 8u + i]);
-        present |= select(0u, 1u << i, level[i] != 0);
-    }
-    if (is_beyond(corner, block)) {
-        present = 0u;
-    }
-    var dc_difference = 0;
-    if (lane == 0u) {
-        present &= 0xfeu;
+    // Symbols of this block, and their length.
+    let in_frame = thread < mcus * BLOCKS_PER_MCU;
+    let ac = is_chroma * 256u;
+    var dc_symbol = 0u;
+    var eob = 0u;
+    length = 0u;
+    last_position = 0u;
+    symbol_count = 0u;
+    if (in_frame) {
         // The block before it in its component: in the MCU before, but for luma blocks 1 to 3 of a 4:2:0 MCU.
         var before = i32(block) - i32(BLOCKS_PER_MCU);
         if (SUBSAMPLED && is_chroma == 0u) {
@@ -251,91 +299,52 @@ fn encode_segment(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
         }
         var before_dc = 0;
         if (before >= 0) {
-            before_dc = i32(blocks[dc_source(corner, u32(before)) * BLOCK]);
+            before_dc = bitcast<i32>(words[dc_source(corner, u32(before))]);
         } else if (group.x > 0u) {
             let sum = f32(atomicLoad(&left_dc[select(0u, component + 3u - BLOCKS_PER_MCU, is_chroma == 1u)]));
-            before_dc = quantise(sum * select(1.0, 0.25, SUBSAMPLED && is_chroma == 1u), is_chroma, 0u);
+            before_dc = i32(round(sum * tables.reciprocal[is_chroma * 64u]));
         }
-        dc_difference = i32(blocks[dc_source(corner, block) * BLOCK]) - before_dc;
-    }
-    if (present != 0u && in_frame) {
-        atomicOr(&nonzero[block * 2u + (lane >> 2u)], present << ((lane & 3u) * 8u));
-    }
-    workgroupBarrier();
-
-    // Symbols of this lane, and their length.
-    let low = atomicLoad(&nonzero[block * 2u]) | 1u;    // DC counts as present: runs start after it
-    let high = atomicLoad(&nonzero[block * 2u + 1u]);
-    let ac = is_chroma * 256u;
-    let zrl = tables.ac[ac + 0xf0u];
-    let eob = tables.ac[ac];
-    let has_eob = lane == 7u && (high >> 31u) == 0u;
-    var dc_symbol = 0u;
-    var symbols: array<u32, 8>;
-    var zrls = 0u;                                      // 2 bits for each coefficient: runs of 16 zeros before it
-    var length = 0u;
-    if (in_frame) {
-        if (lane == 0u) {
-            let size = size_of(dc_difference);
-            dc_symbol = symbol_of(tables.dc[is_chroma * 16u + size], dc_difference, size);
-            length = dc_symbol & 31u;
+        if (is_beyond(corner, block)) {
+            low = 0u;
+            high = 0u;
         }
-        // The last coefficient that is present before this lane's.
-        var last = 0u;
-        let high_before = select(high & low_bits((lane & 3u) * 8u), 0u, lane < 4u);
-        let low_before = select(low, low & low_bits((lane & 3u) * 8u), lane < 4u);
-        if (high_before != 0u) {
-            last = 32u + firstLeadingBit(high_before);
-        } else if (low_before != 0u) {
-            last = firstLeadingBit(low_before);
-        }
-        for (var i = 0u; i < 8u; i++) {
-            symbols[i] = 0u;
-            if (((present >> i) & 1u) == 1u) {
-                let run = lane * 8u + i - last - 1u;
-                last = lane * 8u + i;
-                zrls |= (run >> 4u) << (i * 2u);
-                let size = size_of(level[i]);
-                symbols[i] = symbol_of(tables.ac[ac + ((run & 15u) << 4u) + size], level[i], size);
-                length += (run >> 4u) * (zrl & 31u) + (symbols[i] & 31u);
-            }
-        }
-        length += select(0u, eob & 31u, has_eob);
+        let dc_difference = bitcast<i32>(words[dc_source(corner, block)]) - before_dc;
+        let size = size_of(dc_difference);
+        dc_symbol = symbol_of(tables.dc[is_chroma * 16u + size], dc_difference, size);
+        length = dc_symbol & 31u;
+        make_symbols(low & 0xfffffffeu, 0u, ac, thread);
+        make_symbols(high, 32u, ac, thread);
+        eob = select(tables.ac[ac], 0u, last_position == 63u);
+        length += eob & 31u;
     }
 
     // Place: threads are in the order of the stream.
-    var at = inclusive_sum(length, thread) - length;
+    let at = inclusive_sum(length, thread) - length;
     let bits = workgroup_sum();
-    let words = (bits + 31u) >> 5u;
-    for (var i = thread; i <= words; i += WORKGROUP_SIZE) {
+    let code_words = (bits + 31u) >> 5u;
+    for (var i = thread; i <= code_words; i += WORKGROUP_SIZE) {
         atomicStore(&code[i], 0u);
     }
     if (thread == 0u) {
-        scratch_start = atomicAdd(&result[RESULT_SCRATCH_USED], words);
+        scratch_start = atomicAdd(&result[RESULT_SCRATCH_USED], code_words);
     }
     workgroupBarrier();
 
     if (in_frame) {
-        put_symbol(at, dc_symbol);
-        at += dc_symbol & 31u;
-        for (var i = 0u; i < 8u; i++) {
-            if (symbols[i] != 0u) {
-                for (var n = (zrls >> (i * 2u)) & 3u; n > 0u; n--) {
-                    put_symbol(at, zrl);
-                    at += zrl & 31u;
-                }
-                put_symbol(at, symbols[i]);
-                at += symbols[i] & 31u;
-            }
+        pending = 0u;
+        pending_word = at >> 5u;
+        pending_bits = at & 31u;
+        put_symbol(dc_symbol);
+        for (var n = 1u; n <= symbol_count; n++) {
+            put_symbol(words[n * WORKGROUP_SIZE + thread]);
         }
-        if (has_eob) {
-            put_symbol(at, eob);
-        }
+        put_symbol(eob);
+        atomicOr(&code[pending_word], pending);
     }
     workgroupBarrier();
 
     // Out, counting 0xFF bytes on the way.
-    for (var i = thread; i < words; i += WORKGROUP_SIZE) {
+    for (var i = thread; i < code_words; i += WORKGROUP_SIZE) {
         let word = atomicLoad(&code[i]);
         let next = atomicLoad(&code[i + 1u]);
         if (scratch_start + i < frame.scratch_words) {
@@ -343,19 +352,20 @@ fn encode_segment(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
         } else {
             atomicOr(&result[RESULT_FLAGS], FLAG_OVERFLOW);
         }
-        for (var offset = 0u; offset < 8u; offset++) {
-            var shifted = word;
-            if (offset > 0u) {
-                shifted = (word << offset) | (next >> (32u - offset));
-            }
-            var found = ff_bytes(shifted);
-            let start = i * 32u + offset;
-            if (start + 32u > bits) {                   // the last word: whole bytes only
-                let whole = select((bits - start) >> 3u, 0u, start > bits);
-                found &= select(0u, ~(0xffffffffu >> (whole * 8u)), whole > 0u);
-            }
-            if (found != 0u) {
-                atomicAdd(&ff_counts[offset], countOneBits(found));
+        // A byte of ones at any offset needs eight ones in a row: rare enough to look first.
+        var ones = word & ((word << 1u) | (next >> 31u));
+        ones &= (word << 2u) | (next >> 30u);
+        ones &= (word << 3u) | (next >> 29u);
+        ones &= (word << 4u) | (next >> 28u);
+        ones &= (word << 5u) | (next >> 27u);
+        ones &= (word << 6u) | (next >> 26u);
+        ones &= (word << 7u) | (next >> 25u);
+        // Bit 31 - k is set where a byte of ones begins k bits into the word.
+        while (ones != 0u) {
+            let k = countLeadingZeros(ones);
+            ones &= 0x7fffffffu >> k;
+            if (i * 32u + k + 8u <= bits) {
+                atomicAdd(&ff_counts[k & 7u], 1u);
             }
         }
     }

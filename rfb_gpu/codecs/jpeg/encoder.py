@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import wgpu
+from wgpu.backends.wgpu_native.extras import write_timestamp
 
 from ...readback import GPUFuture, Readback
 from ..frame import EncodedFrame
@@ -70,17 +71,16 @@ def check_source(texture: wgpu.GPUTexture, device: wgpu.GPUDevice, usage: str = 
 
 
 @lru_cache(maxsize=128)
-def _tables(quality: int) -> bytes:
-    """The storage buffer ``Tables`` of encode_segment.wgsl."""
+def _tables(quality: int, chroma_samples: int) -> bytes:
+    """The storage buffer ``Tables`` of encode_segment.wgsl. ``chroma_samples``: how many pixels a chroma sample is the sum of."""
     scale = np.outer(AAN_SCALE, AAN_SCALE).ravel() * 8
-    reciprocal = (1 / (quantisation_tables(quality) * scale)).astype(np.float32)
-    position = np.empty(64, np.uint32)
-    position[ZIGZAG] = np.arange(64)
+    divisors = quantisation_tables(quality) * scale * np.array([[1], [chroma_samples]])
+    reciprocal = (1 / divisors)[:, ZIGZAG].astype(np.float32)
     huffman = [
         STANDARD_HUFFMAN[name].packed(size)
         for name, size in (("ac_luma", 256), ("ac_chroma", 256), ("dc_luma", 16), ("dc_chroma", 16))
     ]
-    return b"".join(part.tobytes() for part in (reciprocal, position, *huffman))
+    return b"".join(part.tobytes() for part in (reciprocal, *huffman))
 
 
 def _worst_case_mcu_bits(layout: Layout, quality: int) -> int:
@@ -95,6 +95,7 @@ class _Pipelines:
     write_stream: wgpu.GPUComputePipeline
 
 
+_Stage = tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroup, tuple[int, ...]]
 _Variant = tuple[str, bool]  # subsampling, whether the source gives linear values
 _pipelines: weakref.WeakKeyDictionary[wgpu.GPUDevice, dict[_Variant, _Pipelines]] = (
     weakref.WeakKeyDictionary()
@@ -179,6 +180,8 @@ class _Plan:
     """All buffers for frames of one layout, up to some worst case."""
 
     def __init__(self, device: wgpu.GPUDevice, layout: Layout, mcu_bits: int, slots: int) -> None:
+        self._device = device
+        self._tables_quality = 0
         self.layout = layout
         self.mcu_bits = mcu_bits
         # Each segment rounds up to a word of scratch.
@@ -210,7 +213,7 @@ class _Plan:
             return device.create_buffer(label=f"rfb_gpu {label}", size=size, usage=storage)
 
         self.tables = device.create_buffer(
-            label="rfb_gpu tables", size=len(_tables(50)), usage=storage | wgpu.BufferUsage.COPY_DST
+            label="rfb_gpu tables", size=len(_tables(50, 1)), usage=storage | wgpu.BufferUsage.COPY_DST
         )
         self.scratch = buffer("scratch", code_bytes)
         self.records = buffer("records", segments * _RECORD_BYTES)
@@ -219,6 +222,13 @@ class _Plan:
         self.slots = [_Slot(device, self.bands, deque(maxlen=Readback.HISTORY)) for _ in range(slots)]
         self.bind_groups: OrderedDict[int, tuple[Any, list[list[list[wgpu.GPUBindGroup]]]]] = OrderedDict()
         self.retired = False
+
+    def use_tables(self, quality: int) -> None:
+        """Has the frames that are submitted from now on coded with this quality."""
+        if quality != self._tables_quality:
+            self._tables_quality = quality
+            chroma_samples = 4 if self.layout.is_subsampled else 1
+            self._device.queue.write_buffer(self.tables, 0, _tables(quality, chroma_samples))
 
     def fits(self, layout: Layout, mcu_bits: int) -> bool:
         # Not kept when it is more than twice as large as needed: memory follows the quality down as well.
@@ -329,8 +339,7 @@ class JpegEncoder:
 
         Arguments:
             texture: 2D, ``rgba8unorm`` or ``bgra8unorm`` or their ``-srgb`` forms, with usage ``TEXTURE_BINDING``. Its
-            8-bit numbers
-                are taken as sRGB-encoded, with either form.
+                8-bit numbers are taken as sRGB-encoded, with either form.
 
         Raises:
             TypeError, ValueError: the texture cannot be encoded; the message says what to change.
@@ -349,21 +358,24 @@ class JpegEncoder:
         slot = next(slot for slot in plan.slots if not slot.busy)
         groups = self._bind_groups(plan, texture)[plan.slots.index(slot)]
         pipelines = _get_pipelines(self._device, layout, texture.format.endswith("-srgb"))
-        self._device.queue.write_buffer(plan.tables, 0, _tables(self._quality))
+        plan.use_tables(self._quality)
 
         commands = self._device.create_command_encoder(label="rfb_gpu jpeg")
-        for i, band in enumerate(plan.bands):
-            commands.clear_buffer(slot.results[i], 0, slot.used[i])
-            self._dispatch(
-                commands, pipelines.encode_segment, groups[i][0], (layout.segments_per_row, band.rows)
-            )
-            self._dispatch(commands, pipelines.place_segments, groups[i][1], (band.rows,))
-            self._dispatch(
-                commands, pipelines.write_stream, groups[i][2], (layout.segments_per_row, band.rows)
-            )
-            slot.readbacks[i].record(commands)
         if self._profiler:
-            self._profiler.record(commands)
+            self._profiler.begin(commands)
+        for i, band in enumerate(plan.bands):
+            segments = (layout.segments_per_row, band.rows)
+            commands.clear_buffer(slot.results[i], 0, slot.used[i])
+            self._compute(
+                commands,
+                (pipelines.encode_segment, groups[i][0], segments),
+                (pipelines.place_segments, groups[i][1], (band.rows,)),
+                (pipelines.write_stream, groups[i][2], segments),
+            )
+        if self._profiler:
+            self._profiler.end(commands)
+        for readback in slot.readbacks:
+            readback.record(commands)
         self._device.queue.submit([commands.finish()])
 
         slot.busy = True
@@ -439,19 +451,16 @@ class JpegEncoder:
             plan.bind_groups.popitem(last=False)
         return groups
 
-    def _dispatch(
-        self,
-        commands: wgpu.GPUCommandEncoder,
-        pipeline: wgpu.GPUComputePipeline,
-        group: wgpu.GPUBindGroup,
-        workgroups: tuple[int, ...],
-    ) -> None:
-        stamps = self._profiler.next_pass(pipeline.label) if self._profiler else None
-        compute = commands.begin_compute_pass(timestamp_writes=stamps)
-        compute.set_pipeline(pipeline)
-        compute.set_bind_group(0, group)
-        compute.dispatch_workgroups(*workgroups)
-        compute.end()
+    def _compute(self, commands: wgpu.GPUCommandEncoder, *stages: _Stage) -> None:
+        """Records the stages, one after the other; each in a pass of its own if their times are wanted."""
+        for group in [[stage] for stage in stages] if self._profiler else [stages]:
+            stamps = self._profiler.next_pass(group[0][0].label) if self._profiler else None
+            compute = commands.begin_compute_pass(timestamp_writes=stamps)
+            for pipeline, bind_group, workgroups in group:
+                compute.set_pipeline(pipeline)
+                compute.set_bind_group(0, bind_group)
+                compute.dispatch_workgroups(*workgroups)
+            compute.end()
 
     def _collect(
         self, plan: _Plan, slot: _Slot, quality: int, began: float, submitted: float
@@ -500,20 +509,26 @@ class JpegEncoder:
 
 
 class _Profiler:
-    """Times the passes of one frame by timestamps at their beginning and end."""
+    """Times one frame by timestamps: each pass, and with the feature for it everything from the first command to the last."""
 
     MAX_PASSES = 64
+    _WHOLE = 2  # the first two timestamps are around everything
 
     def __init__(self, device: wgpu.GPUDevice) -> None:
         self._device = device
+        self._can_stamp_commands = "timestamp-query-inside-encoders" in device.features
         self._queries = device.create_query_set(type="timestamp", count=2 * self.MAX_PASSES)
         self._resolved = device.create_buffer(
             size=16 * self.MAX_PASSES, usage=wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
         )
         self._labels: list[str] = []
 
+    def begin(self, commands: wgpu.GPUCommandEncoder) -> None:
+        if self._can_stamp_commands:
+            write_timestamp(commands, self._queries, 0)
+
     def next_pass(self, label: str) -> dict[str, Any]:
-        n = 2 * len(self._labels)
+        n = self._WHOLE + 2 * len(self._labels)
         self._labels.append(label.removeprefix("rfb_gpu "))
         return {
             "query_set": self._queries,
@@ -521,18 +536,22 @@ class _Profiler:
             "end_of_pass_write_index": n + 1,
         }
 
-    def record(self, commands: wgpu.GPUCommandEncoder) -> None:
-        commands.resolve_query_set(self._queries, 0, 2 * len(self._labels), self._resolved, 0)
+    def end(self, commands: wgpu.GPUCommandEncoder) -> None:
+        if self._can_stamp_commands:
+            write_timestamp(commands, self._queries, 1)
+        first = 0 if self._can_stamp_commands else self._WHOLE
+        count = self._WHOLE - first + 2 * len(self._labels)
+        commands.resolve_query_set(self._queries, first, count, self._resolved, 0)
 
     def read(self) -> dict[str, float]:
-        """Seconds per pass, and ``gpu``: from the beginning of the first to the end of the last."""
+        """Seconds per pass, and ``gpu``: of all commands, or else from the beginning of the first pass to the end of the last."""
         labels, self._labels = self._labels, []
+        whole = self._WHOLE if self._can_stamp_commands else 0
         # Timestamps count nanoseconds in WebGPU.
-        stamps = (
-            np.frombuffer(self._device.queue.read_buffer(self._resolved, 0, 16 * len(labels)), np.uint64)
-            * 1e-9
-        )
+        data = self._device.queue.read_buffer(self._resolved, 0, 8 * (whole + 2 * len(labels)))
+        stamps = np.frombuffer(data, np.uint64) * 1e-9
         seconds = {"gpu": float(stamps.max() - stamps.min())}
         for i, label in enumerate(labels):
-            seconds[label] = seconds.get(label, 0.0) + float(stamps[2 * i + 1] - stamps[2 * i])
+            start, end = stamps[whole + 2 * i : whole + 2 * i + 2]
+            seconds[label] = seconds.get(label, 0.0) + float(end - start)
         return seconds

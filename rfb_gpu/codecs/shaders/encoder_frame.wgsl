@@ -1,6 +1,6 @@
 // What the three encoder stages share: the frame, the segment, and the layout of the buffers between them.
 // The host puts in front: SUBSAMPLED (4:2:0 instead of 4:4:4), MCU_SIZE (pixels: 16 or 8), BLOCKS_PER_MCU (6 or 3),
-// MCUS_PER_SEGMENT (4 or 8). A segment is 24 blocks in both cases. The first stage also has LINEAR_SOURCE (texels come linear).
+// MCUS_PER_SEGMENT (5 or 10). A segment is SEGMENT_BLOCKS blocks in both cases. The first stage also has LINEAR_SOURCE (texels come linear).
 
 struct Frame {
     width: u32,             // pixels
@@ -30,6 +30,8 @@ const RESULT_FLAGS = 2u;
 const RESULT_POSITIONS = 16u;
 
 const FLAG_OVERFLOW = 1u;
+
+const SEGMENT_BLOCKS = 30u;
 
 /// The low `count` bits set; count 0..31.
 fn low_bits(count: u32) -> u32 {
