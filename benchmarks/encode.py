@@ -3,9 +3,9 @@
     python -m benchmarks.encode --size 3840x2160 --subsampling 444 --subsampling 420 --peers --json encode.json
 
 Times are medians over ``--repeats`` frames, taken in rounds over all cases so that a change of the GPU's clock meets all of
-them. ``gpu`` is the whole work of a frame but for the copy to the staging buffer, by the GPU's own timestamps; ``submit`` is the time
-in the call of ``encode`` and ``ready`` the time from that call until the bytes are there, both on an encoder without timestamps.
-``bytes`` and ``psnr`` are compared with libjpeg-turbo's (Pillow's) at the same quality and subsampling.
+them. ``gpu`` is the whole work of a frame but for the copy to the staging buffer, by the GPU's own timestamps; ``submit`` is
+the time in the call of ``encode`` and ``ready`` the time from that call until the bytes are there, both on an encoder
+without timestamps. ``bytes`` and ``psnr`` are compared with libjpeg-turbo's (Pillow's) at the same quality and subsampling.
 
 ``--peers`` adds, in the same run, what is there of: simplejpeg (libjpeg-turbo on one core, from an array in memory) and nvJPEG
 through torchvision (from a tensor on the GPU, 4:4:4 is its only subsampling, CUDA events around the call).

@@ -35,11 +35,13 @@ def _literal(value: bool | int | float) -> str:
 
 
 def _unroll(text: str) -> str:
-    """Writes out ``#unroll i 0..8`` ... ``#end``, inner ones first; ``$i`` is the number."""
+    """Writes out ``#unroll i 0..8`` ... ``#end``, inner ones first; ``$i`` is the number as a u32, ``$$i`` its digits."""
 
     def written_out(match: re.Match[str]) -> str:
         name, first, end, body = match.groups()
-        return "".join(body.replace(f"${name}", f"{i}u") for i in range(int(first), int(end)))
+        return "".join(
+            body.replace(f"$${name}", str(i)).replace(f"${name}", f"{i}u") for i in range(int(first), int(end))
+        )
 
     while _UNROLL.search(text):
         text = _UNROLL.sub(written_out, text)
@@ -55,7 +57,7 @@ def assemble(stage: str, constants: Mapping[str, bool | int | float] | None = No
 
     A line ``#import name`` stands for ``rfb_gpu/codecs/shaders/name.wgsl``; each module is taken once, in the order of first
     mention, modules may import modules. Lines between ``#unroll i 0..8`` and ``#end`` are repeated with ``0u`` to ``7u`` for
-    ``$i``.
+    ``$i`` and 0 to 7, to make names of, for ``$$i``.
     """
     parts: list[str] = [f"const {name} = {_literal(value)};" for name, value in (constants or {}).items()]
     seen: set[str] = set()

@@ -235,52 +235,39 @@ fn encode_segment(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
     }
     workgroupBarrier();
 
-    // DCT: rows, then columns, in registers.
+    // DCT: rows, then columns, in registers: values that have names, not places in an array, stay there.
     let block = min(thread, SEGMENT_BLOCKS - 1u);
     let component = block % BLOCKS_PER_MCU;
     let is_chroma = select(0u, 1u, component + 2u >= BLOCKS_PER_MCU);
-    var c: array<f32, 64>;
-    {
-        let base = block * BLOCK_WORDS;
-        var row: array<f32, 8>;
+    let samples = block * BLOCK_WORDS;
 #unroll y 0..8
-        {
-            let p0 = unpack2x16float(words[base + $y * 4u]);
-            let p1 = unpack2x16float(words[base + $y * 4u + 1u]);
-            let p2 = unpack2x16float(words[base + $y * 4u + 2u]);
-            let p3 = unpack2x16float(words[base + $y * 4u + 3u]);
-            row = dct8(array<f32, 8>(p0.x, p0.y, p1.x, p1.y, p2.x, p2.y, p3.x, p3.y));
-#unroll x 0..8
-            c[$y * 8u + $x] = row[$x];
+    let p$$y_0 = unpack2x16float(words[samples + $y * 4u]);
+    let p$$y_1 = unpack2x16float(words[samples + $y * 4u + 1u]);
+    let p$$y_2 = unpack2x16float(words[samples + $y * 4u + 2u]);
+    let p$$y_3 = unpack2x16float(words[samples + $y * 4u + 3u]);
+    let row$$y = dct8(array<f32, 8>(p$$y_0.x, p$$y_0.y, p$$y_1.x, p$$y_1.y, p$$y_2.x, p$$y_2.y, p$$y_3.x, p$$y_3.y));
 #end
-        }
-#end
-#unroll x 0..8
-        row = dct8(array<f32, 8>(c[$x], c[$x + 8u], c[$x + 16u], c[$x + 24u], c[$x + 32u], c[$x + 40u], c[$x + 48u], c[$x + 56u]));
-#unroll y 0..8
-        c[$y * 8u + $x] = row[$y];
-#end
-#end
-    }
     workgroupBarrier();     // all samples are read: their memory is the levels' now
 
     // Quantise, and note which coefficients are not zero.
     var low = 0u;
     var high = 0u;
+    let table = is_chroma * 64u;
+#unroll x 0..8
+    let column$$x = dct8(
+        array<f32, 8>(row0[$x], row1[$x], row2[$x], row3[$x], row4[$x], row5[$x], row6[$x], row7[$x])
+    );
+#unroll y 0..8
     {
-        let table = is_chroma * 64u;
-        var level: i32;
-#unroll z 0..32
-        level = i32(round(c[ZIGZAG[$z]] * tables.reciprocal[table + $z]));
-        words[$z * WORKGROUP_SIZE + thread] = bitcast<u32>(level);
-        low |= select(0u, 1u << $z, level != 0);
-#end
-#unroll z 0..32
-        level = i32(round(c[ZIGZAG[$z + 32u]] * tables.reciprocal[table + $z + 32u]));
-        words[($z + 32u) * WORKGROUP_SIZE + thread] = bitcast<u32>(level);
-        high |= select(0u, 1u << $z, level != 0);
-#end
+        let position = ZIGZAG_POSITION[$y * 8u + $x];
+        let level = i32(round(column$$x[$y] * tables.reciprocal[table + position]));
+        words[position * WORKGROUP_SIZE + thread] = bitcast<u32>(level);
+        let bit = select(0u, 1u << (position & 31u), level != 0);
+        low |= select(0u, bit, position < 32u);
+        high |= select(bit, 0u, position < 32u);
     }
+#end
+#end
     workgroupBarrier();
 
     // Symbols of this block, and their length.

@@ -2,12 +2,16 @@
 // Both leave a factor of AAN_SCALE[k] (tables.py) per frequency to the quantisation tables. The path to and from frequency 0 has
 // additions only, so for whole-numbered samples DC is exact.
 
-/// Natural index (row * 8 + column) by zigzag position.
-const ZIGZAG = array<u32, 64>(
-    0u, 1u, 8u, 16u, 9u, 2u, 3u, 10u, 17u, 24u, 32u, 25u, 18u, 11u, 4u, 5u,
-    12u, 19u, 26u, 33u, 40u, 48u, 41u, 34u, 27u, 20u, 13u, 6u, 7u, 14u, 21u, 28u,
-    35u, 42u, 49u, 56u, 57u, 50u, 43u, 36u, 29u, 22u, 15u, 23u, 30u, 37u, 44u, 51u,
-    58u, 59u, 52u, 45u, 38u, 31u, 39u, 46u, 53u, 60u, 61u, 54u, 47u, 55u, 62u, 63u,
+/// Zigzag position of each coefficient, by row * 8 + column.
+const ZIGZAG_POSITION = array<u32, 64>(
+     0u,  1u,  5u,  6u, 14u, 15u, 27u, 28u,
+     2u,  4u,  7u, 13u, 16u, 26u, 29u, 42u,
+     3u,  8u, 12u, 17u, 25u, 30u, 41u, 43u,
+     9u, 11u, 18u, 24u, 31u, 40u, 44u, 53u,
+    10u, 19u, 23u, 32u, 39u, 45u, 52u, 54u,
+    20u, 22u, 33u, 38u, 46u, 51u, 55u, 60u,
+    21u, 34u, 37u, 47u, 50u, 56u, 59u, 61u,
+    35u, 36u, 48u, 49u, 57u, 58u, 62u, 63u,
 );
 
 fn dct8(v: array<f32, 8>) -> array<f32, 8> {
