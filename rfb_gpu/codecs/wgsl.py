@@ -40,7 +40,8 @@ def _unroll(text: str) -> str:
     def written_out(match: re.Match[str]) -> str:
         name, first, end, body = match.groups()
         return "".join(
-            body.replace(f"$${name}", str(i)).replace(f"${name}", f"{i}u") for i in range(int(first), int(end))
+            body.replace(f"$${name}", str(i)).replace(f"${name}", f"{i}u")
+            for i in range(int(first), int(end))
         )
 
     while _UNROLL.search(text):
