@@ -6,14 +6,13 @@
 // moves:    the pixels once (plus one MCU a segment, from cache), the code once
 //
 // A thread holds its block's 64 coefficients in registers, so both passes of the DCT need no exchange and no barrier. What
-// threads share goes through workgroup memory: samples in, the DC of the block before, the lengths, the code out.
+// threads share goes through workgroup memory: samples in, the DC of the block before, the lengths.
 //
 // The code of a block depends on its own coefficients and on one number from outside: the DC of the block before it. At a
 // segment's start that block belongs to another workgroup, so its DC is computed again from its samples. Samples are whole
 // numbers (sums of four for subsampled chroma) and DC is a sum without rounding, so both workgroups get the identical number.
 //
-// Byte stuffing depends on where bytes begin, which is known only after all lengths are. So 0xFF bytes are counted here for
-// all eight possible beginnings, and stage 2 picks the count that turned out right.
+// `scratch` must be zero: neighbouring blocks share words, so code is put in by atomicOr. write_stream leaves it zero again.
 
 #import encoder_frame
 #import colour
@@ -23,7 +22,6 @@
 const WORKGROUP_SIZE = 32u;
 const BLOCK_WORDS = 33u;        // 64 samples as pairs of f16, padded by one so that blocks begin in different banks
 const SHARED_WORDS = 2048u;     // 64 for each thread
-const CODE_WORDS = 1558u;       // 30 blocks of at most 1,660 bits, and one word that may be read past the end
 
 struct Tables {
     reciprocal: array<f32, 128>,    // 1 / (quantiser * AAN scale * samples summed), zigzag order, luma then chroma
@@ -34,21 +32,22 @@ struct Tables {
 @group(0) @binding(0) var<uniform> frame: Frame;
 @group(0) @binding(1) var source: texture_2d<f32>;
 @group(0) @binding(2) var<storage, read> tables: Tables;
-@group(0) @binding(3) var<storage, read_write> scratch: array<u32>;
-@group(0) @binding(4) var<storage, read_write> records: array<u32>;
+@group(0) @binding(3) var<storage, read_write> scratch: array<atomic<u32>>;
+@group(0) @binding(4) var<storage, read_write> records: array<Record>;
 @group(0) @binding(5) var<storage, read_write> result: array<atomic<u32>>;
 
-// First the samples by block, then by thread: word k * 32 + thread is the thread's level at zigzag position k, and later its
-// k-th symbol. A symbol never overtakes the levels that are still to be read.
+// First the samples by block, then by thread: word k * 32 + thread is the thread's level at zigzag position k, and later word k of
+// its code. Code never overtakes the levels that are still to be read: a coefficient takes at most 26 bits, its place has 32.
 var<workgroup> words: array<u32, SHARED_WORDS>;
-var<workgroup> code: array<atomic<u32>, CODE_WORDS>;
 var<workgroup> left_dc: array<atomic<i32>, 3>;         // sample sums of the blocks left of the segment
-var<workgroup> ff_counts: array<atomic<u32>, 8>;
 var<workgroup> scratch_start: u32;
 
-fn pixel(at: vec2u) -> vec3i {
-    let inside = frame.origin + min(at, vec2u(frame.width, frame.height) - 1u);
-    var rgb = textureLoad(source, inside, 0).rgb;
+fn texel(at: vec2u) -> vec3f {
+    return textureLoad(source, frame.origin + min(at, vec2u(frame.width, frame.height) - 1u), 0).rgb;
+}
+
+fn rgb_from(linear: vec3f) -> vec3i {
+    var rgb = linear;
     if (LINEAR_SOURCE) {
         // An -srgb texture gives linear values. This brings its 8-bit numbers back, exactly.
         rgb = srgb_encode(rgb);
@@ -56,18 +55,27 @@ fn pixel(at: vec2u) -> vec3i {
     return vec3i(round(rgb * 255.0));
 }
 
+fn pixel(at: vec2u) -> vec3i {
+    return rgb_from(texel(at));
+}
+
 fn put_pair(block: u32, y: u32, pair: u32, samples: vec2i) {
     words[block * BLOCK_WORDS + y * 4u + pair] = pack2x16float(vec2f(samples));
 }
 
-/// Loads two pixels side by side.
+/// Loads 10 times two pixels side by side. All loads are written before their first use, so that they are under way together.
 fn load_444(thread: u32, corner: vec2u) {
-    for (var i = thread; i < MCUS_PER_SEGMENT * 32u; i += WORKGROUP_SIZE) {
-        let pair = i % (MCUS_PER_SEGMENT * 4u);
-        let y = i / (MCUS_PER_SEGMENT * 4u);
-        let at = corner + vec2u(pair * 2u, y);
-        let a = pixel(at);
-        let b = pixel(at + vec2u(1u, 0u));
+#unroll k 0..10
+    let at$$k = corner + vec2u(((thread + $k * 32u) % 40u) * 2u, (thread + $k * 32u) / 40u);
+    let a$$k = texel(at$$k);
+    let b$$k = texel(at$$k + vec2u(1u, 0u));
+#end
+#unroll k 0..10
+    {
+        let pair = (thread + $k * 32u) % 40u;
+        let y = (thread + $k * 32u) / 40u;
+        let a = rgb_from(a$$k);
+        let b = rgb_from(b$$k);
         let chroma_a = chroma_of(a);
         let chroma_b = chroma_of(b);
         let block = (pair >> 2u) * 3u;
@@ -75,33 +83,38 @@ fn load_444(thread: u32, corner: vec2u) {
         put_pair(block + 1u, y, pair & 3u, vec2i(chroma_a.x, chroma_b.x));
         put_pair(block + 2u, y, pair & 3u, vec2i(chroma_a.y, chroma_b.y));
     }
+#end
 }
 
-/// Loads 4x2 pixels: four pairs of luma, and a pair of each chroma as sums of four.
+/// Loads 5 times 4x2 pixels: four pairs of luma, and a pair of each chroma as sums of four.
 fn load_420(thread: u32, corner: vec2u) {
-    for (var i = thread; i < MCUS_PER_SEGMENT * 32u; i += WORKGROUP_SIZE) {
-        let column = i % (MCUS_PER_SEGMENT * 4u);
-        let y = i / (MCUS_PER_SEGMENT * 4u);
+#unroll k 0..5
+    let at$$k = corner + vec2u(((thread + $k * 32u) % 20u) * 4u, ((thread + $k * 32u) / 20u) * 2u);
+#unroll n 0..8
+    let t$$k_$$n = texel(at$$k + vec2u($n & 3u, $n >> 2u));
+#end
+#end
+#unroll k 0..5
+    {
+        let column = (thread + $k * 32u) % 20u;
+        let y = (thread + $k * 32u) / 20u;
         let mcu = (column >> 2u) * 6u;
         let luma = mcu + ((y >> 2u) << 1u) + ((column >> 1u) & 1u);
-        let at = corner + vec2u(column * 4u, y * 2u);
-        var chroma_a = vec2i(0);
-        var chroma_b = vec2i(0);
-        for (var line = 0u; line < 2u; line++) {
-            let p0 = pixel(at + vec2u(0u, line));
-            let p1 = pixel(at + vec2u(1u, line));
-            let p2 = pixel(at + vec2u(2u, line));
-            let p3 = pixel(at + vec2u(3u, line));
-            let row = ((y & 3u) << 1u) + line;
-            let pair = (column & 1u) << 1u;
-            put_pair(luma, row, pair, vec2i(luma_of(p0), luma_of(p1)));
-            put_pair(luma, row, pair + 1u, vec2i(luma_of(p2), luma_of(p3)));
-            chroma_a += chroma_of(p0) + chroma_of(p1);
-            chroma_b += chroma_of(p2) + chroma_of(p3);
-        }
+        let row = (y & 3u) << 1u;
+        let pair = (column & 1u) << 1u;
+#unroll n 0..8
+        let p$$n = rgb_from(t$$k_$$n);
+#end
+        put_pair(luma, row, pair, vec2i(luma_of(p0), luma_of(p1)));
+        put_pair(luma, row, pair + 1u, vec2i(luma_of(p2), luma_of(p3)));
+        put_pair(luma, row + 1u, pair, vec2i(luma_of(p4), luma_of(p5)));
+        put_pair(luma, row + 1u, pair + 1u, vec2i(luma_of(p6), luma_of(p7)));
+        let chroma_a = chroma_of(p0) + chroma_of(p1) + chroma_of(p4) + chroma_of(p5);
+        let chroma_b = chroma_of(p2) + chroma_of(p3) + chroma_of(p6) + chroma_of(p7);
         put_pair(mcu + 4u, y, column & 3u, vec2i(chroma_a.x, chroma_b.x));
         put_pair(mcu + 5u, y, column & 3u, vec2i(chroma_a.y, chroma_b.y));
     }
+#end
 }
 
 /// In 4:2:0, whether a luma block lies beyond the frame's right or lower edge. Such blocks are never seen; they get the DC
@@ -158,57 +171,46 @@ fn symbol_of(packed_code: u32, level: i32, size: u32) -> u32 {
     return ((((packed_code >> 5u) << size) | extra) << 5u) | ((packed_code & 31u) + size);
 }
 
-/// 0x80 in every byte of `word` that is 0xFF, 0 elsewhere.
-fn ff_bytes(word: u32) -> u32 {
-    let x = ~word;
-    return ~(((x & 0x7f7f7f7fu) + 0x7f7f7f7fu) | x | 0x7f7f7f7fu);
+// The code of this thread's block, as it grows.
+var<private> pending: u32;          // bits of the word that is being filled, first bit highest
+var<private> length: u32;           // bits in all
+var<private> last_position: u32;
+
+fn append(symbol: u32, thread: u32) {
+    let count = symbol & 31u;
+    let bits = symbol >> 5u;
+    let end = (length & 31u) + count;
+    if (end < 32u) {
+        pending |= bits << (32u - end);
+    } else {
+        words[(length >> 5u) * WORKGROUP_SIZE + thread] = pending | (bits >> (end - 32u));
+        // A shift by 32 is not defined; what it would leave is nothing.
+        pending = select(bits << ((64u - end) & 31u), 0u, end == 32u);
+    }
+    length += count;
 }
 
-var<private> last_position: u32;
-var<private> symbol_count: u32;
-var<private> length: u32;
-
-/// Turns the levels at the positions whose bits are set, from `first` on, into symbols.
-fn make_symbols(present: u32, first: u32, ac: u32, thread: u32) {
+/// Codes the levels at the positions whose bits are set, from `first` on.
+fn append_levels(present: u32, first: u32, ac: u32, thread: u32) {
     var rest = present;
     while (rest != 0u) {
         let position = first + countTrailingZeros(rest);
         rest &= rest - 1u;
+        let level = bitcast<i32>(words[position * WORKGROUP_SIZE + thread]);
         var run = position - last_position - 1u;
         last_position = position;
         while (run > 15u) {
-            symbol_count += 1u;
-            words[symbol_count * WORKGROUP_SIZE + thread] = tables.ac[ac + 0xf0u];
-            length += tables.ac[ac + 0xf0u] & 31u;
+            append(tables.ac[ac + 0xf0u], thread);
             run -= 16u;
         }
-        let level = bitcast<i32>(words[position * WORKGROUP_SIZE + thread]);
         let size = size_of(level);
-        let symbol = symbol_of(tables.ac[ac + (run << 4u) + size], level, size);
-        symbol_count += 1u;
-        words[symbol_count * WORKGROUP_SIZE + thread] = symbol;
-        length += symbol & 31u;
+        append(symbol_of(tables.ac[ac + (run << 4u) + size], level, size), thread);
     }
 }
 
-var<private> pending: u32;          // bits of the word that is being filled
-var<private> pending_word: u32;
-var<private> pending_bits: u32;
-
-/// Appends a symbol to the code at this thread's place.
-fn put_symbol(symbol: u32) {
-    let count = symbol & 31u;
-    let bits = symbol >> 5u;
-    let end = pending_bits + count;
-    if (end < 32u) {
-        pending |= bits << (32u - end);
-        pending_bits = end;
-    } else {
-        atomicOr(&code[pending_word], pending | (bits >> (end - 32u)));
-        pending_word += 1u;
-        pending_bits = end - 32u;
-        // A shift by 32 is not defined; what it would leave is nothing.
-        pending = select(bits << ((64u - end) & 31u), 0u, end == 32u);
+fn put_scratch(word: u32, bits: u32) {
+    if (bits != 0u && word < frame.scratch_words) {
+        atomicOr(&scratch[word], bits);
     }
 }
 
@@ -218,9 +220,6 @@ fn encode_segment(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
     let mcus = min(MCUS_PER_SEGMENT, frame.mcus_per_row - group.x * MCUS_PER_SEGMENT);
     if (thread < 3u) {
         atomicStore(&left_dc[thread], 0);
-    }
-    if (thread < 8u) {
-        atomicStore(&ff_counts[thread], 0u);
     }
     workgroupBarrier();
 
@@ -270,14 +269,10 @@ fn encode_segment(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
 #end
     workgroupBarrier();
 
-    // Symbols of this block, and their length.
+    // The code of this block, over its levels.
     let in_frame = thread < mcus * BLOCKS_PER_MCU;
     let ac = is_chroma * 256u;
-    var dc_symbol = 0u;
-    var eob = 0u;
-    length = 0u;
-    last_position = 0u;
-    symbol_count = 0u;
+    var dc_difference = 0;
     if (in_frame) {
         // The block before it in its component: in the MCU before, but for luma blocks 1 to 3 of a 4:2:0 MCU.
         var before = i32(block) - i32(BLOCKS_PER_MCU);
@@ -291,87 +286,49 @@ fn encode_segment(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
             let sum = f32(atomicLoad(&left_dc[select(0u, component + 3u - BLOCKS_PER_MCU, is_chroma == 1u)]));
             before_dc = i32(round(sum * tables.reciprocal[is_chroma * 64u]));
         }
-        if (is_beyond(corner, block)) {
-            low = 0u;
-            high = 0u;
-        }
-        let dc_difference = bitcast<i32>(words[dc_source(corner, block)]) - before_dc;
+        dc_difference = bitcast<i32>(words[dc_source(corner, block)]) - before_dc;
+    }
+    workgroupBarrier();     // all have read the DC that they need
+    pending = 0u;
+    length = 0u;
+    last_position = 0u;
+    if (in_frame) {
         let size = size_of(dc_difference);
-        dc_symbol = symbol_of(tables.dc[is_chroma * 16u + size], dc_difference, size);
-        length = dc_symbol & 31u;
-        make_symbols(low & 0xfffffffeu, 0u, ac, thread);
-        make_symbols(high, 32u, ac, thread);
-        eob = select(tables.ac[ac], 0u, last_position == 63u);
-        length += eob & 31u;
+        append(symbol_of(tables.dc[is_chroma * 16u + size], dc_difference, size), thread);
+        if (!is_beyond(corner, block)) {
+            append_levels(low & 0xfffffffeu, 0u, ac, thread);
+            append_levels(high, 32u, ac, thread);
+        }
+        if (last_position != 63u) {
+            append(tables.ac[ac], thread);
+        }
     }
 
     // Place: threads are in the order of the stream.
-    let at = inclusive_sum(length, thread) - length;
+    let end = inclusive_sum(length, thread);
     let bits = workgroup_sum();
     let code_words = (bits + 31u) >> 5u;
-    for (var i = thread; i <= code_words; i += WORKGROUP_SIZE) {
-        atomicStore(&code[i], 0u);
-    }
     if (thread == 0u) {
         scratch_start = atomicAdd(&result[RESULT_SCRATCH_USED], code_words);
+        records[group.y * frame.segments_per_row + group.x] = Record(bits, scratch_start);
+        if (scratch_start + code_words > frame.scratch_words) {
+            atomicOr(&result[RESULT_FLAGS], FLAG_OVERFLOW);
+        }
     }
     workgroupBarrier();
 
     if (in_frame) {
-        pending = 0u;
-        pending_word = at >> 5u;
-        pending_bits = at & 31u;
-        put_symbol(dc_symbol);
-        for (var n = 1u; n <= symbol_count; n++) {
-            put_symbol(words[n * WORKGROUP_SIZE + thread]);
+        let start = end - length;
+        let shift = start & 31u;
+        var word = scratch_start + (start >> 5u);
+        var carry = 0u;
+        for (var k = 0u; k < (length >> 5u); k++) {
+            let bits_here = words[k * WORKGROUP_SIZE + thread];
+            put_scratch(word, carry | (bits_here >> shift));
+            carry = (bits_here << 1u) << (31u - shift);
+            word += 1u;
         }
-        put_symbol(eob);
-        atomicOr(&code[pending_word], pending);
-    }
-    workgroupBarrier();
-
-    // Out, counting 0xFF bytes on the way.
-    for (var i = thread; i < code_words; i += WORKGROUP_SIZE) {
-        let word = atomicLoad(&code[i]);
-        let next = atomicLoad(&code[i + 1u]);
-        if (scratch_start + i < frame.scratch_words) {
-            scratch[scratch_start + i] = word;
-        } else {
-            atomicOr(&result[RESULT_FLAGS], FLAG_OVERFLOW);
-        }
-        // A byte of ones at any offset needs eight ones in a row: rare enough to look first.
-        var ones = word & ((word << 1u) | (next >> 31u));
-        ones &= (word << 2u) | (next >> 30u);
-        ones &= (word << 3u) | (next >> 29u);
-        ones &= (word << 4u) | (next >> 28u);
-        ones &= (word << 5u) | (next >> 27u);
-        ones &= (word << 6u) | (next >> 26u);
-        ones &= (word << 7u) | (next >> 25u);
-        // Bit 31 - k is set where a byte of ones begins k bits into the word.
-        while (ones != 0u) {
-            let k = countLeadingZeros(ones);
-            ones &= 0x7fffffffu >> k;
-            if (i * 32u + k + 8u <= bits) {
-                atomicAdd(&ff_counts[k & 7u], 1u);
-            }
-        }
-    }
-    workgroupBarrier();
-
-    if (thread == 0u) {
-        let record = (group.y * frame.segments_per_row + group.x) * RECORD_WORDS;
-        records[record + RECORD_BITS] = bits;
-        records[record + RECORD_SCRATCH] = scratch_start;
-        for (var i = 0u; i < 4u; i++) {
-            records[record + RECORD_FF_COUNTS + i] =
-                atomicLoad(&ff_counts[i * 2u]) | (atomicLoad(&ff_counts[i * 2u + 1u]) << 16u);
-        }
-        // Every segment has 8 bits or more: an MCU's three blocks take at least 14.
-        let tail = bits - 8u;
-        var tail_bits = atomicLoad(&code[tail >> 5u]) << (tail & 31u);
-        if ((tail & 31u) > 0u) {
-            tail_bits |= atomicLoad(&code[(tail >> 5u) + 1u]) >> (32u - (tail & 31u));
-        }
-        records[record + RECORD_ENDS] = (atomicLoad(&code[0]) >> 24u) | ((tail_bits >> 24u) << 8u);
+        put_scratch(word, carry | (pending >> shift));
+        put_scratch(word + 1u, (pending << 1u) << (31u - shift));
     }
 }

@@ -34,7 +34,8 @@ from .tables import (
 __all__ = ["JpegEncoder", "check_source"]
 
 # Mirrors shaders/encoder_frame.wgsl.
-_RECORD_BYTES = 32
+_RECORD_BYTES = 8
+_PLACE_BYTES = 12
 _RESULT_POSITIONS = 16
 _FLAG_OVERFLOW = 1
 
@@ -215,9 +216,9 @@ class _Plan:
         self.tables = device.create_buffer(
             label="rfb_gpu tables", size=len(_tables(50, 1)), usage=storage | wgpu.BufferUsage.COPY_DST
         )
-        self.scratch = buffer("scratch", code_bytes)
+        self.scratch = buffer("scratch", code_bytes + _ALIGNMENT)  # stages look one word ahead
         self.records = buffer("records", segments * _RECORD_BYTES)
-        self.places = buffer("places", segments * 8)
+        self.places = buffer("places", segments * _PLACE_BYTES)
         self.row_bytes = buffer("row lengths", rows_per_band * 4)
         self.slots = [_Slot(device, self.bands, deque(maxlen=Readback.HISTORY)) for _ in range(slots)]
         self.bind_groups: OrderedDict[int, tuple[Any, list[list[list[wgpu.GPUBindGroup]]]]] = OrderedDict()
@@ -431,7 +432,14 @@ class JpegEncoder:
                         plan.records,
                         slot.results[i],
                     ),
-                    group(pipelines.place_segments, band.frame, plan.records, plan.places, plan.row_bytes),
+                    group(
+                        pipelines.place_segments,
+                        band.frame,
+                        plan.scratch,
+                        plan.records,
+                        plan.places,
+                        plan.row_bytes,
+                    ),
                     group(
                         pipelines.write_stream,
                         band.frame,

@@ -1,23 +1,23 @@
 // Stage 3 of 3: the bytes of the file, one workgroup per segment.
 //
-// in:       `scratch`, `records`, `places`, `row_bytes`
+// in:       `scratch`, which is left zero; `records`, `places`, `row_bytes`
 // out:      `result`: the stuffed stream with its markers, the position of every segment, the length
-// dispatch: (segments_per_row, rows), 64 threads, a thread per 4 bytes before stuffing
-// moves:    the code once in, the stream once out
+// dispatch: (segments_per_row, rows), 32 threads, a thread per 4 bytes before stuffing
+// moves:    the code once in and once over, the stream once out
 //
 // `result` must be zero where the stream goes: bytes are put in by atomicOr, because neighbours share words.
 
 #import encoder_frame
 #import scan
 
-const WORKGROUP_SIZE = 64u;
+const WORKGROUP_SIZE = 32u;
 const RST0 = 0xd0u;
 const EOI = 0xd9u;
 
 @group(0) @binding(0) var<uniform> frame: Frame;
-@group(0) @binding(1) var<storage, read> scratch: array<u32>;
-@group(0) @binding(2) var<storage, read> records: array<u32>;
-@group(0) @binding(3) var<storage, read> places: array<vec2u>;
+@group(0) @binding(1) var<storage, read_write> scratch: array<u32>;
+@group(0) @binding(2) var<storage, read> records: array<Record>;
+@group(0) @binding(3) var<storage, read> places: array<Place>;
 @group(0) @binding(4) var<storage, read> row_bytes: array<u32>;
 @group(0) @binding(5) var<storage, read_write> result: array<atomic<u32>>;
 
@@ -38,24 +38,17 @@ fn put_bytes(at: u32, bytes: vec2u) {
     let position = frame.stream_start + at;
     let word = position >> 2u;
     let shift = (position & 3u) * 8u;
-    if (shift == 0u) {
-        put_word(word, bytes.x);
-        put_word(word + 1u, bytes.y);
-    } else {
-        put_word(word, bytes.x << shift);
-        put_word(word + 1u, (bytes.x >> (32u - shift)) | (bytes.y << shift));
-        put_word(word + 2u, bytes.y >> (32u - shift));
-    }
+    put_word(word, bytes.x << shift);
+    put_word(word + 1u, ((bytes.x >> 1u) >> (31u - shift)) | (bytes.y << shift));
+    put_word(word + 2u, (bytes.y >> 1u) >> (31u - shift));
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn write_stream(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
     let segment = group.y * frame.segments_per_row + group.x;
-    let record = segment * RECORD_WORDS;
-    let bits = records[record + RECORD_BITS];
-    let scratch_start = records[record + RECORD_SCRATCH];
+    let record = records[segment];
     let place = places[segment];
-    let offset = place.x & 7u;
+    let offset = place.bits_before & 7u;
     let is_row_end = group.x == frame.segments_per_row - 1u;
 
     // The rows above.
@@ -67,31 +60,30 @@ fn write_stream(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
     let row_start = workgroup_sum();
     workgroupBarrier();
 
-    var byte_start = row_start + (place.x >> 3u) + place.y;
+    var byte_start = row_start + (place.bits_before >> 3u) + place.stuffed_before;
     if (thread == 0u) {
         atomicStore(&result[RESULT_POSITIONS + segment], byte_start * 8u + offset);
     }
 
-    // Bits of the byte that this segment shares with the one before: written there, but needed to see whether it is 0xFF.
-    var before = 0u;
-    if (offset > 0u) {
-        before = (records[record - RECORD_WORDS + RECORD_ENDS] >> 8u) & low_bits(offset);
-    }
-    let code_words = (bits + 31u) >> 5u;
-    let end = offset + bits;                            // in bits from the first byte's beginning
+    let code_words = (record.bits + 31u) >> 5u;
+    let end = offset + record.bits;                     // in bits from the first byte's beginning
     let bytes = (end + 7u) >> 3u;
+    // A byte that this segment does not finish is the next segment's to stuff; a row's last byte is filled up and finished.
+    let finished_end = select(end, end + 7u, is_row_end);
     for (var chunk = 0u; chunk * 4u < bytes; chunk += WORKGROUP_SIZE) {
         let i = chunk + thread;
         let start = i * 32u;
         var word = 0u;                                  // 4 bytes of the stream, first byte highest
-        var seen = 0u;                                  // the same with `before`
-        var ff_count = 0u;
+        var seen = 0u;                                  // the same with the bits of the segment before
+        var ff_bytes = 0u;                              // bit k: byte k is finished here and 0xFF
         if (i * 4u < bytes) {
+            var code = 0u;
             if (i < code_words) {
-                word = scratch[scratch_start + i] >> offset;
+                code = scratch[record.scratch_start + i];
             }
-            if (i > 0u && offset > 0u) {
-                word |= scratch[scratch_start + i - 1u] << (32u - offset);
+            word = code >> offset;
+            if (i > 0u) {
+                word |= (scratch[record.scratch_start + i - 1u] << 1u) << (31u - offset);
             }
             if (is_row_end && start < end && end < start + 32u) {
                 // Fill up the row's last byte with ones.
@@ -99,38 +91,42 @@ fn write_stream(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
                 word |= low_bits(padding) << (32u - (end - start) - padding);
             }
             seen = word;
-            if (i == 0u && offset > 0u) {
-                seen |= before << (32u - offset);
+            if (i == 0u) {
+                seen |= (place.head << 1u) << (31u - offset);
             }
             for (var k = 0u; k < 4u; k++) {
-                // A byte that this segment does not finish is the next segment's to stuff.
-                let byte_end = start + k * 8u + 8u;
-                let is_finished = byte_end <= end || (is_row_end && byte_end < end + 8u);
-                ff_count += select(0u, 1u, is_finished && ((seen >> (24u - k * 8u)) & 0xffu) == 0xffu);
+                let is_finished = start + k * 8u + 8u <= finished_end;
+                let is_ff = ((seen >> (24u - k * 8u)) & 0xffu) == 0xffu;
+                ff_bytes |= select(0u, 1u << k, is_finished && is_ff);
             }
         }
+        let ff_count = countOneBits(ff_bytes);
         let stuffed = inclusive_sum(ff_count, thread);
         let stuffed_here = workgroup_sum();
         workgroupBarrier();
 
         if (i * 4u < bytes) {
             var out = vec2u(0u);
-            var shift = 0u;
-            for (var k = 0u; k < 4u; k++) {
-                let byte = (word >> (24u - k * 8u)) & 0xffu;
-                if (shift < 32u) {
-                    out.x |= byte << shift;
-                } else {
-                    out.y |= byte << (shift - 32u);
+            if (ff_bytes == 0u) {
+                out.x = (word >> 24u) | ((word >> 8u) & 0xff00u) | ((word << 8u) & 0xff0000u) | (word << 24u);
+            } else {
+                var shift = 0u;
+                for (var k = 0u; k < 4u; k++) {
+                    let byte = (word >> (24u - k * 8u)) & 0xffu;
+                    out.x |= select(0u, byte << (shift & 31u), shift < 32u);
+                    out.y |= select(0u, byte << (shift & 31u), shift >= 32u);
+                    shift += select(8u, 16u, ((ff_bytes >> k) & 1u) == 1u);
                 }
-                let byte_end = start + k * 8u + 8u;
-                let is_finished = byte_end <= end || (is_row_end && byte_end < end + 8u);
-                let is_ff = is_finished && ((seen >> (24u - k * 8u)) & 0xffu) == 0xffu;
-                shift += select(8u, 16u, is_ff);
             }
             put_bytes(byte_start + i * 4u + stuffed - ff_count, out);
         }
         byte_start += stuffed_here;
+    }
+
+    // For the next frame. Whoever read a word is past the barriers above.
+    workgroupBarrier();
+    for (var i = thread; i < code_words; i += WORKGROUP_SIZE) {
+        scratch[record.scratch_start + i] = 0u;
     }
 
     if (is_row_end && thread == 0u) {

@@ -1,6 +1,7 @@
 // What the three encoder stages share: the frame, the segment, and the layout of the buffers between them.
 // The host puts in front: SUBSAMPLED (4:2:0 instead of 4:4:4), MCU_SIZE (pixels: 16 or 8), BLOCKS_PER_MCU (6 or 3),
-// MCUS_PER_SEGMENT (5 or 10). A segment is SEGMENT_BLOCKS blocks in both cases. The first stage also has LINEAR_SOURCE (texels come linear).
+// MCUS_PER_SEGMENT (5 or 10). A segment is SEGMENT_BLOCKS blocks in both cases. The first stage also has LINEAR_SOURCE (texels
+// come linear).
 
 struct Frame {
     width: u32,             // pixels
@@ -16,12 +17,20 @@ struct Frame {
     is_last_band: u32,
 }
 
-// A segment's record, written by encode_segment.
-const RECORD_WORDS = 8u;
-const RECORD_BITS = 0u;             // length of its code
-const RECORD_SCRATCH = 1u;          // first word in `scratch`
-const RECORD_FF_COUNTS = 2u;        // 4 words: 0xFF bytes in it, 16 bits for each of the 8 bit offsets of its first whole byte
-const RECORD_ENDS = 6u;             // first byte | last 8 bits << 8
+const SEGMENT_BLOCKS = 30u;
+
+// A segment's code, by encode_segment.
+struct Record {
+    bits: u32,
+    scratch_start: u32,     // word in `scratch`
+}
+
+// Where a segment goes, by place_segments.
+struct Place {
+    bits_before: u32,       // in its row, before stuffing
+    stuffed_before: u32,    // bytes stuffed in its row before the byte that it begins in
+    head: u32,              // the bits of that byte which belong to the segment before, lowest bit last
+}
 
 // `result`, the buffer that the host reads: status words, a bit position per segment, the stream.
 const RESULT_SCRATCH_USED = 0u;
@@ -31,9 +40,13 @@ const RESULT_POSITIONS = 16u;
 
 const FLAG_OVERFLOW = 1u;
 
-const SEGMENT_BLOCKS = 30u;
-
 /// The low `count` bits set; count 0..31.
 fn low_bits(count: u32) -> u32 {
     return (1u << count) - 1u;
+}
+
+/// The 32 bits that begin `shift` bits into `word`, which `next` follows; shift 0..31.
+fn window(word: u32, next: u32, shift: u32) -> u32 {
+    // A shift by 32 is not defined, so the other word is shifted in two steps.
+    return (word << shift) | ((next >> 1u) >> (31u - shift));
 }
