@@ -6,7 +6,8 @@
 // moves:    the pixels once (plus one MCU a segment, from cache), the code once
 //
 // A thread holds its block's 64 coefficients in registers, so both passes of the DCT need no exchange and no barrier. What
-// threads share goes through workgroup memory: samples in, the DC of the block before, the lengths.
+// threads share goes through workgroup memory: samples in, the DC of the block before, the lengths. There is little of it, since
+// it decides how many workgroups a GPU keeps under way.
 //
 // The code of a block depends on its own coefficients and on one number from outside: the DC of the block before it. At a
 // segment's start that block belongs to another workgroup, so its DC is computed again from its samples. Samples are whole
@@ -21,12 +22,15 @@
 
 const WORKGROUP_SIZE = 32u;
 const BLOCK_WORDS = 33u;        // 64 samples as pairs of f16, padded by one so that blocks begin in different banks
-const SHARED_WORDS = 2048u;     // 64 for each thread
+const SHARED_WORDS = 1024u;     // 32 for each thread
 
 struct Tables {
     reciprocal: array<f32, 128>,    // 1 / (quantiser * AAN scale * samples summed), zigzag order, luma then chroma
     ac: array<u32, 512>,            // code << 5 | length by symbol, luma then chroma
     dc: array<u32, 32>,             // likewise by size
+    // A block whose levels are all below this, DC aside, takes at most 16 bits a coefficient. So its code, at 32 bits a word, never
+    // overtakes the levels that are still to be read, at two to a word.
+    safe_level: u32,
 }
 
 @group(0) @binding(0) var<uniform> frame: Frame;
@@ -36,8 +40,8 @@ struct Tables {
 @group(0) @binding(4) var<storage, read_write> records: array<Record>;
 @group(0) @binding(5) var<storage, read_write> result: array<atomic<u32>>;
 
-// First the samples by block, then by thread: word k * 32 + thread is the thread's level at zigzag position k, and later word k of
-// its code. Code never overtakes the levels that are still to be read: a coefficient takes at most 26 bits, its place has 32.
+// First the samples by block, then by thread: word k * 32 + thread has the thread's levels at zigzag positions 2k (low half) and
+// 2k + 1, and later word k of its code.
 var<workgroup> words: array<u32, SHARED_WORDS>;
 var<workgroup> left_dc: array<atomic<i32>, 3>;         // sample sums of the blocks left of the segment
 var<workgroup> scratch_start: u32;
@@ -63,58 +67,63 @@ fn put_pair(block: u32, y: u32, pair: u32, samples: vec2i) {
     words[block * BLOCK_WORDS + y * 4u + pair] = pack2x16float(vec2f(samples));
 }
 
-/// Loads 10 times two pixels side by side. All loads are written before their first use, so that they are under way together.
-fn load_444(thread: u32, corner: vec2u) {
-#unroll k 0..10
-    let at$$k = corner + vec2u(((thread + $k * 32u) % 40u) * 2u, (thread + $k * 32u) / 40u);
-    let a$$k = texel(at$$k);
-    let b$$k = texel(at$$k + vec2u(1u, 0u));
-#end
-#unroll k 0..10
-    {
-        let pair = (thread + $k * 32u) % 40u;
-        let y = (thread + $k * 32u) / 40u;
-        let a = rgb_from(a$$k);
-        let b = rgb_from(b$$k);
-        let chroma_a = chroma_of(a);
-        let chroma_b = chroma_of(b);
-        let block = (pair >> 2u) * 3u;
-        put_pair(block, y, pair & 3u, vec2i(luma_of(a), luma_of(b)));
-        put_pair(block + 1u, y, pair & 3u, vec2i(chroma_a.x, chroma_b.x));
-        put_pair(block + 2u, y, pair & 3u, vec2i(chroma_a.y, chroma_b.y));
-    }
-#end
+fn put_pixels(block: u32, y: u32, pair: u32, a: vec3i, b: vec3i) {
+    let chroma_a = chroma_of(a);
+    let chroma_b = chroma_of(b);
+    put_pair(block, y, pair, vec2i(luma_of(a), luma_of(b)));
+    put_pair(block + 1u, y, pair, vec2i(chroma_a.x, chroma_b.x));
+    put_pair(block + 2u, y, pair, vec2i(chroma_a.y, chroma_b.y));
 }
 
-/// Loads 5 times 4x2 pixels: four pairs of luma, and a pair of each chroma as sums of four.
+/// Loads four pixels side by side at a time.
+fn load_444(thread: u32, corner: vec2u) {
+    for (var i = thread; i < MCUS_PER_SEGMENT * 16u; i += WORKGROUP_SIZE) {
+        let column = i % (MCUS_PER_SEGMENT * 2u);
+        let y = i / (MCUS_PER_SEGMENT * 2u);
+        let at = corner + vec2u(column * 4u, y);
+        // All four are written before the first is used, so that they are under way together.
+        let t0 = texel(at);
+        let t1 = texel(at + vec2u(1u, 0u));
+        let t2 = texel(at + vec2u(2u, 0u));
+        let t3 = texel(at + vec2u(3u, 0u));
+        let block = (column >> 1u) * 3u;
+        let pair = (column & 1u) << 1u;
+        put_pixels(block, y, pair, rgb_from(t0), rgb_from(t1));
+        put_pixels(block, y, pair + 1u, rgb_from(t2), rgb_from(t3));
+    }
+}
+
+/// Loads 4x2 pixels at a time: four pairs of luma, and a pair of each chroma as sums of four.
 fn load_420(thread: u32, corner: vec2u) {
-#unroll k 0..5
-    let at$$k = corner + vec2u(((thread + $k * 32u) % 20u) * 4u, ((thread + $k * 32u) / 20u) * 2u);
-#unroll n 0..8
-    let t$$k_$$n = texel(at$$k + vec2u($n & 3u, $n >> 2u));
-#end
-#end
-#unroll k 0..5
-    {
-        let column = (thread + $k * 32u) % 20u;
-        let y = (thread + $k * 32u) / 20u;
+    for (var i = thread; i < MCUS_PER_SEGMENT * 32u; i += WORKGROUP_SIZE) {
+        let column = i % (MCUS_PER_SEGMENT * 4u);
+        let y = i / (MCUS_PER_SEGMENT * 4u);
         let mcu = (column >> 2u) * 6u;
         let luma = mcu + ((y >> 2u) << 1u) + ((column >> 1u) & 1u);
+        let at = corner + vec2u(column * 4u, y * 2u);
+        let t0 = texel(at);
+        let t1 = texel(at + vec2u(1u, 0u));
+        let t2 = texel(at + vec2u(2u, 0u));
+        let t3 = texel(at + vec2u(3u, 0u));
+        let t4 = texel(at + vec2u(0u, 1u));
+        let t5 = texel(at + vec2u(1u, 1u));
+        let t6 = texel(at + vec2u(2u, 1u));
+        let t7 = texel(at + vec2u(3u, 1u));
         let row = (y & 3u) << 1u;
         let pair = (column & 1u) << 1u;
-#unroll n 0..8
-        let p$$n = rgb_from(t$$k_$$n);
-#end
-        put_pair(luma, row, pair, vec2i(luma_of(p0), luma_of(p1)));
-        put_pair(luma, row, pair + 1u, vec2i(luma_of(p2), luma_of(p3)));
-        put_pair(luma, row + 1u, pair, vec2i(luma_of(p4), luma_of(p5)));
-        put_pair(luma, row + 1u, pair + 1u, vec2i(luma_of(p6), luma_of(p7)));
-        let chroma_a = chroma_of(p0) + chroma_of(p1) + chroma_of(p4) + chroma_of(p5);
-        let chroma_b = chroma_of(p2) + chroma_of(p3) + chroma_of(p6) + chroma_of(p7);
+        let chroma_a = put_luma(luma, row, pair, rgb_from(t0), rgb_from(t1))
+            + put_luma(luma, row + 1u, pair, rgb_from(t4), rgb_from(t5));
+        let chroma_b = put_luma(luma, row, pair + 1u, rgb_from(t2), rgb_from(t3))
+            + put_luma(luma, row + 1u, pair + 1u, rgb_from(t6), rgb_from(t7));
         put_pair(mcu + 4u, y, column & 3u, vec2i(chroma_a.x, chroma_b.x));
         put_pair(mcu + 5u, y, column & 3u, vec2i(chroma_a.y, chroma_b.y));
     }
-#end
+}
+
+/// Puts the luma of two pixels; gives the sum of their chroma.
+fn put_luma(block: u32, y: u32, pair: u32, a: vec3i, b: vec3i) -> vec2i {
+    put_pair(block, y, pair, vec2i(luma_of(a), luma_of(b)));
+    return chroma_of(a) + chroma_of(b);
 }
 
 /// In 4:2:0, whether a luma block lies beyond the frame's right or lower edge. Such blocks are never seen; they get the DC
@@ -171,40 +180,70 @@ fn symbol_of(packed_code: u32, level: i32, size: u32) -> u32 {
     return ((((packed_code >> 5u) << size) | extra) << 5u) | ((packed_code & 31u) + size);
 }
 
+var<private> present: vec2u;        // bit k of the 64: the level at zigzag position k is not zero
+
 // The code of this thread's block, as it grows.
 var<private> pending: u32;          // bits of the word that is being filled, first bit highest
-var<private> length: u32;           // bits in all
+var<private> length: u32;           // bits in all, from where the first word begins
 var<private> last_position: u32;
 
-fn append(symbol: u32, thread: u32) {
+// What becomes of a word that is full.
+const TO_WORDS = 0u;                // over the block's levels
+const TO_NOWHERE = 1u;              // only the length is wanted
+const TO_SCRATCH = 2u;              // to its place in `scratch`
+
+fn append(symbol: u32, sink: u32, base: u32) {
     let count = symbol & 31u;
     let bits = symbol >> 5u;
     let end = (length & 31u) + count;
     if (end < 32u) {
         pending |= bits << (32u - end);
     } else {
-        words[(length >> 5u) * WORKGROUP_SIZE + thread] = pending | (bits >> (end - 32u));
+        let word = pending | (bits >> (end - 32u));
+        if (sink == TO_WORDS) {
+            words[(length >> 5u) * WORKGROUP_SIZE + base] = word;
+        } else if (sink == TO_SCRATCH) {
+            put_scratch(base + (length >> 5u), word);
+        }
         // A shift by 32 is not defined; what it would leave is nothing.
         pending = select(bits << ((64u - end) & 31u), 0u, end == 32u);
     }
     length += count;
 }
 
+fn level_at(position: u32, thread: u32) -> i32 {
+    let pair = words[(position >> 1u) * WORKGROUP_SIZE + thread];
+    return i32(pair << (16u - ((position & 1u) << 4u))) >> 16u;
+}
+
 /// Codes the levels at the positions whose bits are set, from `first` on.
-fn append_levels(present: u32, first: u32, ac: u32, thread: u32) {
-    var rest = present;
+fn append_levels(positions: u32, first: u32, ac: u32, thread: u32, sink: u32, base: u32) {
+    var rest = positions;
     while (rest != 0u) {
         let position = first + countTrailingZeros(rest);
         rest &= rest - 1u;
-        let level = bitcast<i32>(words[position * WORKGROUP_SIZE + thread]);
+        let level = level_at(position, thread);
         var run = position - last_position - 1u;
         last_position = position;
         while (run > 15u) {
-            append(tables.ac[ac + 0xf0u], thread);
+            append(tables.ac[ac + 0xf0u], sink, base);
             run -= 16u;
         }
         let size = size_of(level);
-        append(symbol_of(tables.ac[ac + (run << 4u) + size], level, size), thread);
+        append(symbol_of(tables.ac[ac + (run << 4u) + size], level, size), sink, base);
+    }
+}
+
+/// Codes the whole block, from bit `start` of its first word on.
+fn append_block(dc_symbol: u32, ac: u32, thread: u32, start: u32, sink: u32, base: u32) {
+    pending = 0u;
+    length = start;
+    last_position = 0u;
+    append(dc_symbol, sink, base);
+    append_levels(present.x & 0xfffffffeu, 0u, ac, thread, sink, base);
+    append_levels(present.y, 32u, ac, thread, sink, base);
+    if (last_position != 63u) {
+        append(tables.ac[ac], sink, base);
     }
 }
 
@@ -248,24 +287,25 @@ fn encode_segment(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
 #end
     workgroupBarrier();     // all samples are read: their memory is the levels' now
 
-    // Quantise, and note which coefficients are not zero.
-    var low = 0u;
-    var high = 0u;
+    // Quantise, and note which levels are not zero.
     let table = is_chroma * 64u;
+    var level: array<i32, 64>;
 #unroll x 0..8
     let column$$x = dct8(
         array<f32, 8>(row0[$x], row1[$x], row2[$x], row3[$x], row4[$x], row5[$x], row6[$x], row7[$x])
     );
 #unroll y 0..8
-    {
-        let position = ZIGZAG_POSITION[$y * 8u + $x];
-        let level = i32(round(column$$x[$y] * tables.reciprocal[table + position]));
-        words[position * WORKGROUP_SIZE + thread] = bitcast<u32>(level);
-        let bit = select(0u, 1u << (position & 31u), level != 0);
-        low |= select(0u, bit, position < 32u);
-        high |= select(bit, 0u, position < 32u);
-    }
+    level[ZIGZAG_POSITION[$y * 8u + $x]] =
+        i32(round(column$$x[$y] * tables.reciprocal[table + ZIGZAG_POSITION[$y * 8u + $x]]));
 #end
+#end
+    var magnitude = 0u;
+    present = vec2u(0u);
+#unroll k 0..32
+    words[$k * WORKGROUP_SIZE + thread] = (u32(level[2u * $k]) & 0xffffu) | (u32(level[2u * $k + 1u]) << 16u);
+    present.x |= select(0u, 1u << $k, level[$k] != 0);
+    present.y |= select(0u, 1u << $k, level[$k + 32u] != 0);
+    magnitude |= select(u32(abs(level[$k])), 0u, $k == 0u) | u32(abs(level[$k + 32u]));
 #end
     workgroupBarrier();
 
@@ -281,27 +321,23 @@ fn encode_segment(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
         }
         var before_dc = 0;
         if (before >= 0) {
-            before_dc = bitcast<i32>(words[dc_source(corner, u32(before))]);
+            before_dc = level_at(0u, dc_source(corner, u32(before)));
         } else if (group.x > 0u) {
             let sum = f32(atomicLoad(&left_dc[select(0u, component + 3u - BLOCKS_PER_MCU, is_chroma == 1u)]));
             before_dc = i32(round(sum * tables.reciprocal[is_chroma * 64u]));
         }
-        dc_difference = bitcast<i32>(words[dc_source(corner, block)]) - before_dc;
+        dc_difference = level_at(0u, dc_source(corner, block)) - before_dc;
+        if (is_beyond(corner, block)) {
+            present = vec2u(0u);
+        }
     }
     workgroupBarrier();     // all have read the DC that they need
-    pending = 0u;
+    let is_safe = magnitude < tables.safe_level;
+    let dc_size = size_of(dc_difference);
+    let dc_symbol = symbol_of(tables.dc[is_chroma * 16u + dc_size], dc_difference, dc_size);
     length = 0u;
-    last_position = 0u;
     if (in_frame) {
-        let size = size_of(dc_difference);
-        append(symbol_of(tables.dc[is_chroma * 16u + size], dc_difference, size), thread);
-        if (!is_beyond(corner, block)) {
-            append_levels(low & 0xfffffffeu, 0u, ac, thread);
-            append_levels(high, 32u, ac, thread);
-        }
-        if (last_position != 63u) {
-            append(tables.ac[ac], thread);
-        }
+        append_block(dc_symbol, ac, thread, 0u, select(TO_NOWHERE, TO_WORDS, is_safe), thread);
     }
 
     // Place: threads are in the order of the stream.
@@ -321,14 +357,20 @@ fn encode_segment(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
         let start = end - length;
         let shift = start & 31u;
         var word = scratch_start + (start >> 5u);
-        var carry = 0u;
-        for (var k = 0u; k < (length >> 5u); k++) {
-            let bits_here = words[k * WORKGROUP_SIZE + thread];
-            put_scratch(word, carry | (bits_here >> shift));
-            carry = (bits_here << 1u) << (31u - shift);
-            word += 1u;
+        if (is_safe) {
+            var carry = 0u;
+            for (var k = 0u; k < (length >> 5u); k++) {
+                let bits_here = words[k * WORKGROUP_SIZE + thread];
+                put_scratch(word, carry | (bits_here >> shift));
+                carry = (bits_here << 1u) << (31u - shift);
+                word += 1u;
+            }
+            put_scratch(word, carry | (pending >> shift));
+            put_scratch(word + 1u, (pending << 1u) << (31u - shift));
+        } else {
+            // Once more, now that its place is known: its levels are still there.
+            append_block(dc_symbol, ac, thread, shift, TO_SCRATCH, word);
+            put_scratch(word + (length >> 5u), pending);
         }
-        put_scratch(word, carry | (pending >> shift));
-        put_scratch(word + 1u, (pending << 1u) << (31u - shift));
     }
 }

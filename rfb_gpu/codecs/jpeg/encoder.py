@@ -71,6 +71,18 @@ def check_source(texture: wgpu.GPUTexture, device: wgpu.GPUDevice, usage: str = 
         raise ValueError(f"a JPEG has at most {MAX_SIDE} pixels a side, the texture is {width}x{height}")
 
 
+def _safe_size() -> int:
+    """The largest size up to which every AC symbol takes at most 16 bits for each coefficient that it stands for.
+
+    A run of one or more zeros stands for two coefficients or more, and takes at most 16 + 10 bits; so only run 0 decides.
+    """
+    tables = [STANDARD_HUFFMAN[name].codes() for name in ("ac_luma", "ac_chroma")]
+    size = 0
+    while all(table[size + 1][1] + size + 1 <= 16 for table in tables):
+        size += 1
+    return size
+
+
 @lru_cache(maxsize=128)
 def _tables(quality: int, chroma_samples: int) -> bytes:
     """The storage buffer ``Tables`` of encode_segment.wgsl. ``chroma_samples``: how many pixels a chroma sample is the sum of."""
@@ -81,7 +93,8 @@ def _tables(quality: int, chroma_samples: int) -> bytes:
         STANDARD_HUFFMAN[name].packed(size)
         for name, size in (("ac_luma", 256), ("ac_chroma", 256), ("dc_luma", 16), ("dc_chroma", 16))
     ]
-    return b"".join(part.tobytes() for part in (reciprocal, *huffman))
+    safe_level = np.array([1 << _safe_size()], np.uint32)
+    return b"".join(part.tobytes() for part in (reciprocal, *huffman, safe_level))
 
 
 def _worst_case_mcu_bits(layout: Layout, quality: int) -> int:
