@@ -78,6 +78,49 @@ def decoded(data: bytes) -> Array:
     return simplejpeg.decode_jpeg(data, fastdct=False, strict=True)
 
 
+class Load:
+    """Keeps the GPU's clock up, as a program that renders does: a GPU that idles between measurements is timed half asleep."""
+
+    _WGSL = """
+        @group(0) @binding(0) var<storage, read_write> sink: array<f32>;
+        @compute @workgroup_size(256)
+        fn burn(@builtin(global_invocation_id) id: vec3u) {
+            var x = f32(id.x);
+            for (var i = 0u; i < 4096u; i++) { x = fma(x, 0.999, 0.5); }
+            if (x == 0.123) { sink[0] = x; }
+        }
+    """
+    SECONDS = 0.004
+
+    def __init__(self, device: wgpu.GPUDevice) -> None:
+        self._device = device
+        module = device.create_shader_module(code=self._WGSL)
+        self._pipeline = device.create_compute_pipeline(
+            layout="auto", compute={"module": module, "entry_point": "burn"}
+        )
+        self._sink = device.create_buffer(size=16, usage=wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.COPY_SRC)
+        self._group = device.create_bind_group(
+            layout=self._pipeline.get_bind_group_layout(0), entries=[{"binding": 0, "resource": self._sink}]
+        )
+        self._workgroups = 1
+        began = time.perf_counter()
+        while time.perf_counter() - began < self.SECONDS and self._workgroups < 30_000:
+            began = time.perf_counter()
+            self._workgroups *= 2
+            self()
+            device.queue.read_buffer(self._sink)
+
+    def __call__(self) -> None:
+        """Submits some milliseconds of arithmetic; what is submitted next runs right after."""
+        commands = self._device.create_command_encoder()
+        compute = commands.begin_compute_pass()
+        compute.set_pipeline(self._pipeline)
+        compute.set_bind_group(0, self._group)
+        compute.dispatch_workgroups(self._workgroups)
+        compute.end()
+        self._device.queue.submit([commands.finish()])
+
+
 class Case:
     """One scene in one size and subsampling, with what was measured so far."""
 
@@ -109,13 +152,15 @@ class Case:
         for name, value in seconds.items():
             self.samples.setdefault(name, []).append(value * 1000)
 
-    def round(self, peers: dict[str, Callable[[Case], float | None]]) -> None:
+    def round(self, load: Load, peers: dict[str, Callable[[Case], float | None]]) -> None:
         """One sample of everything."""
+        load()
         timings = self.profiled.encode(self.texture).result().timings
         self.add(**{name: timings[name] for name in ("gpu", *PASSES) if name in timings})
         timings = self.plain.encode(self.texture).result().timings
         self.add(submit=timings["submit"], ready=timings["ready"])
         for name, measure in peers.items():
+            load()
             seconds = measure(self)
             if seconds is not None:
                 self.add(**{name: seconds})
@@ -156,6 +201,7 @@ def find_peers() -> dict[str, Callable[[Case], float | None]]:
     tensors: dict[int, Any] = {}
 
     def time_nvjpeg(case: Case) -> float | None:
+        torch.cuda.synchronize()
         if case.subsampling != "444":
             return None
         if id(case) not in tensors:
@@ -215,6 +261,7 @@ def main() -> None:
     options = parser.parse_args()
 
     device = make_device()
+    load = Load(device)
     peers = find_peers() if options.peers else {}
     print(
         f"adapter: {device.adapter.info['device']}, wgpu {wgpu.__version__}, peers: {', '.join(peers) or 'none'}\n"
@@ -230,10 +277,11 @@ def main() -> None:
                     case.check()
                 for _ in range(options.warm_up):
                     for case in cases:
+                        load()
                         case.profiled.encode(case.texture).result()
                 for _ in range(options.repeats):
                     for case in cases:
-                        case.round(peers)
+                        case.round(load, peers)
                 results += [case.result() for case in cases]
                 for case in cases:
                     case.plain.close()

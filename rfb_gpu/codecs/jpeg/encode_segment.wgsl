@@ -152,11 +152,16 @@ fn sum_left_mcu(thread: u32, corner: vec2u) {
         let at = vec2u(corner.x - 16u + (thread & 1u) * 8u, corner.y + (thread >> 1u));
         let is_lower = select(0u, 1u, corner.y + 8u < frame.height);
         let is_last_luma = (thread & 1u) == 1u && (thread >> 4u) == is_lower;
-        for (var x = 0u; x < 8u; x++) {
-            let rgb = pixel(at + vec2u(x, 0u));
-            luma += select(0, luma_of(rgb), is_last_luma);
-            chroma += chroma_of(rgb);
-        }
+#unroll x 0..8
+        let t$$x = texel(at + vec2u($x, 0u));
+#end
+#unroll x 0..8
+        let p$$x = rgb_from(t$$x);
+#end
+        luma = luma_of(p0) + luma_of(p1) + luma_of(p2) + luma_of(p3) + luma_of(p4) + luma_of(p5) + luma_of(p6) + luma_of(p7);
+        luma = select(0, luma, is_last_luma);
+        chroma = chroma_of(p0) + chroma_of(p1) + chroma_of(p2) + chroma_of(p3)
+            + chroma_of(p4) + chroma_of(p5) + chroma_of(p6) + chroma_of(p7);
     } else {
         let at = vec2u(corner.x - 8u + (thread & 3u) * 2u, corner.y + (thread >> 2u));
         let a = pixel(at);

@@ -20,7 +20,7 @@ from wgpu.backends.wgpu_native.extras import write_timestamp
 
 from ...readback import GPUFuture, Readback
 from ..frame import EncodedFrame
-from ..wgsl import assemble
+from ..wgsl import assemble, shader_module
 from .bitstream import MAX_SIDE, SUBSAMPLINGS, Layout, file_head, index_markers
 from .tables import (
     AAN_SCALE,
@@ -128,8 +128,11 @@ def _get_pipelines(device: wgpu.GPUDevice, layout: Layout, linear_source: bool) 
                     label=f"rfb_gpu {stage}",
                     layout="auto",
                     compute={
-                        "module": device.create_shader_module(
-                            label=f"rfb_gpu {stage}", code=assemble(f"jpeg/{stage}.wgsl", constants)
+                        "module": shader_module(
+                            device,
+                            f"rfb_gpu {stage}",
+                            assemble(f"jpeg/{stage}.wgsl", constants),
+                            trusted=True,
                         ),
                         "entry_point": stage,
                     },

@@ -32,8 +32,11 @@ fn code_at(record: Record, at: u32) -> u32 {
     return window(scratch[word], scratch[word + 1u], at & 31u);
 }
 
-/// The last `count` bits of a segment, lowest bit last; count 0..7.
+/// The last `count` bits of a segment, lowest bit last; count 0..7. Nothing where it has fewer.
 fn last_bits(record: Record, count: u32) -> u32 {
+    if (count > record.bits) {
+        return 0u;
+    }
     return (code_at(record, record.bits - count) >> 1u) >> (31u - count);
 }
 
@@ -77,10 +80,16 @@ fn place_segments(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
             let counted = records[first + chunk + n];
             let first_byte = (8u - (starts[n] & 7u)) & 7u;
             var found = 0u;
-            for (var at = (thread % LANES) * 32u; at < counted.bits; at += LANES * 32u) {
-                let word = counted.scratch_start + (at >> 5u);
-                let here = scratch[word];
-                let next = scratch[word + 1u];
+            var at = (thread % LANES) * 32u;
+            let first_word = counted.scratch_start + (select(0u, at, at < counted.bits) >> 5u);
+            var here = scratch[first_word];
+            var next = scratch[first_word + 1u];
+            while (at < counted.bits) {
+                // The words of the next round are asked for before these are looked at.
+                let later = at + LANES * 32u;
+                let later_word = counted.scratch_start + (select(0u, later, later < counted.bits) >> 5u);
+                let later_here = scratch[later_word];
+                let later_next = scratch[later_word + 1u];
                 // Bit 31 - k is set where two, four, eight ones begin k bits into the word.
                 let two = here & window(here, next, 1u);
                 let two_next = next & (next << 1u);
@@ -94,6 +103,9 @@ fn place_segments(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
                     ones &= ~select(0xffffffffu >> room, 0u, room > 31u);
                 }
                 found += countOneBits(ones);
+                at = later;
+                here = later_here;
+                next = later_next;
             }
             if (found != 0u) {
                 atomicAdd(&counts[n], found);

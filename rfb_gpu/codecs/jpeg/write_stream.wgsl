@@ -53,8 +53,15 @@ fn write_stream(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
 
     // The rows above.
     var above = 0u;
-    for (var row = thread; row < group.y; row += WORKGROUP_SIZE) {
-        above += row_bytes[row];
+    for (var row = thread; row < group.y; row += 4u * WORKGROUP_SIZE) {
+        // Four at a time, under way together.
+        let last = group.y - 1u;
+        let a = row_bytes[row];
+        let b = row_bytes[min(row + WORKGROUP_SIZE, last)];
+        let c = row_bytes[min(row + 2u * WORKGROUP_SIZE, last)];
+        let d = row_bytes[min(row + 3u * WORKGROUP_SIZE, last)];
+        above += a + select(0u, b, row + WORKGROUP_SIZE <= last) + select(0u, c, row + 2u * WORKGROUP_SIZE <= last)
+            + select(0u, d, row + 3u * WORKGROUP_SIZE <= last);
     }
     above = inclusive_sum(above, thread);
     let row_start = workgroup_sum();
