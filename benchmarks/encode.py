@@ -107,8 +107,7 @@ class Load:
         while time.perf_counter() - began < self.SECONDS and self._workgroups < 30_000:
             began = time.perf_counter()
             self._workgroups *= 2
-            self()
-            device.queue.read_buffer(self._sink)
+            self.wait()
 
     def __call__(self) -> None:
         """Submits some milliseconds of arithmetic; what is submitted next runs right after."""
@@ -119,6 +118,11 @@ class Load:
         compute.dispatch_workgroups(self._workgroups)
         compute.end()
         self._device.queue.submit([commands.finish()])
+
+    def wait(self) -> None:
+        """Likewise, but returns when it is over."""
+        self()
+        self._device.queue.read_buffer(self._sink)
 
 
 class Case:
@@ -160,7 +164,7 @@ class Case:
         timings = self.plain.encode(self.texture).result().timings
         self.add(submit=timings["submit"], ready=timings["ready"])
         for name, measure in peers.items():
-            load()
+            load.wait()  # a peer has a GPU context of its own, which must not share the time with ours
             seconds = measure(self)
             if seconds is not None:
                 self.add(**{name: seconds})
