@@ -263,6 +263,54 @@ def test_profiling_times_every_pass(device):
     assert frame.timings["gpu"] >= max(passes)
 
 
+@pytest.mark.parametrize("subsampling", ["444", "420"])
+def test_a_part_of_a_texture_gives_the_file_of_that_part(device, subsampling):
+    image = picture("gradient", 200, 150)
+    encoder = JpegEncoder(device, 80, subsampling)
+    texture = texture_of(device, image)
+    whole = bytes(encoder.encode(texture).result())
+    for x, y, width, height in [(0, 0, 200, 150), (13, 7, 101, 90), (199, 149, 1, 1), (150, 0, 50, 150)]:
+        frame = encoder.encode(texture, rect=(x, y, width, height)).result()
+        part = np.ascontiguousarray(image[y : y + height, x : x + width])
+        assert bytes(frame) == bytes(encode(device, part, 80, subsampling))
+    assert bytes(encoder.encode(texture).result()) == whole
+
+
+@pytest.mark.parametrize(
+    "rect", [(-1, 0, 10, 10), (0, 0, 0, 10), (0, 0, 10, -1), (195, 0, 10, 10), (0, 145, 10, 10)]
+)
+def test_a_part_outside_of_the_texture_is_refused(device, rect):
+    with pytest.raises(ValueError, match="not within the texture of 200x150"):
+        JpegEncoder(device).encode(texture_of(device, picture("flat", 200, 150)), rect=rect)
+
+
+def test_dpi_is_noted_in_the_file(device):
+    texture = texture_of(device, picture("text", 60, 40))
+    with_dpi = bytes(JpegEncoder(device, dpi=300).encode(texture).result())
+    assert Image.open(io.BytesIO(with_dpi)).info["dpi"] == (300, 300)
+    assert "dpi" not in Image.open(io.BytesIO(bytes(JpegEncoder(device).encode(texture).result()))).info
+
+
+def test_files_are_the_same_with_and_without_the_checks_that_wgpu_adds(device, monkeypatch):
+    """Shaders are compiled without bounds checks; with them, nothing changes but the time."""
+    images = [picture(kind, 333, 111) for kind in PICTURES]
+    trusted = [bytes(encode(device, image, 95, "420")) for image in images]
+    monkeypatch.setenv("RFB_GPU_CHECKED_SHADERS", "1")
+    checked_device = device.adapter.request_device_sync()
+    assert [bytes(encode(checked_device, image, 95, "420")) for image in images] == trusted
+
+
+@pytest.mark.parametrize("subsampling", ["444", "420"])
+def test_blocks_too_dense_to_be_coded_over_their_levels(device, subsampling):
+    """Levels of 8 bits and more in a row take more than 16 bits each: such blocks are walked twice."""
+    rng = np.random.default_rng(3)
+    image = np.full((64, 96, 4), 255, np.uint8)
+    image[..., :3] = rng.choice([0, 255], (64, 96, 3))
+    image[:, 48:, :3] = 128  # and calm ones beside them
+    frame = encode(device, image, 100, subsampling)
+    assert_as_good_as_libjpeg(image, frame)
+
+
 def test_textures_that_cannot_be_encoded_say_why(device):
     encoder = JpegEncoder(device)
     image = picture("flat", 8, 8)
@@ -289,6 +337,7 @@ def test_textures_that_cannot_be_encoded_say_why(device):
         ({"quality": 80.5}, TypeError, "whole number"),
         ({"subsampling": "422x"}, ValueError, "subsampling"),
         ({"slots": 0}, ValueError, "slots"),
+        ({"dpi": 0}, ValueError, "dpi"),
     ],
 )
 def test_bad_arguments(device, arguments, error, match):

@@ -131,11 +131,15 @@ def _marker(code: int, payload: bytes = b"") -> bytes:
 _HUFFMAN_SLOTS = ((0x00, "dc_luma"), (0x10, "ac_luma"), (0x01, "dc_chroma"), (0x11, "ac_chroma"))
 
 
-def file_head(layout: Layout, quality: int) -> tuple[bytes, bytes]:
-    """What stands before the entropy-coded bytes, in two parts: the index goes between them."""
+def file_head(layout: Layout, quality: int, dpi: int | None = None) -> tuple[bytes, bytes]:
+    """What stands before the entropy-coded bytes, in two parts: the index goes between them.
+
+    ``dpi`` is the pixel density for print programs; None says only that pixels are square.
+    """
     luma, chroma = quantisation_tables(quality)[:, ZIGZAG]
     sampling = 0x22 if layout.is_subsampled else 0x11
-    first = bytes([0xFF, _SOI]) + _marker(_APP0, b"JFIF\0\x01\x02\x00\x00\x01\x00\x01\x00\x00")
+    density = struct.pack(">BHH", 0 if dpi is None else 1, dpi or 1, dpi or 1)
+    first = bytes([0xFF, _SOI]) + _marker(_APP0, b"JFIF\0\x01\x02" + density + b"\0\0")
     rest = _marker(_DQT, b"\x00" + luma.tobytes() + b"\x01" + chroma.tobytes())
     components = bytes([1, sampling, 0, 2, 0x11, 1, 3, 0x11, 1])
     rest += _marker(_SOF0, struct.pack(">BHHB", 8, layout.height, layout.width, 3) + components)

@@ -37,6 +37,7 @@ __all__ = ["JpegEncoder", "check_source"]
 _RECORD_BYTES = 8
 _PLACE_BYTES = 12
 _RESULT_POSITIONS = 16
+_FRAME_ORIGIN_OFFSET = 8
 _FLAG_OVERFLOW = 1
 
 # Stuffing adds a byte for each 0xFF. The bound of worst_case_block_bits leaves codes no room for many; this is ample.
@@ -69,6 +70,20 @@ def check_source(texture: wgpu.GPUTexture, device: wgpu.GPUDevice, usage: str = 
         raise ValueError("only plain 2D textures can be encoded: no layers, no multisampling")
     if max(width, height) > MAX_SIDE:
         raise ValueError(f"a JPEG has at most {MAX_SIDE} pixels a side, the texture is {width}x{height}")
+
+
+def _part(texture: wgpu.GPUTexture, rect: tuple[int, int, int, int] | None) -> tuple[int, int, int, int]:
+    """The rectangle to encode, checked."""
+    texture_width, texture_height = texture.size[:2]
+    if rect is None:
+        return 0, 0, texture_width, texture_height
+    x, y, width, height = (int(value) for value in rect)
+    if x < 0 or y < 0 or width < 1 or height < 1 or x + width > texture_width or y + height > texture_height:
+        raise ValueError(
+            f"rect (x, y, width, height) = {(x, y, width, height)} is not within the texture of "
+            f"{texture_width}x{texture_height} pixels"
+        )
+    return x, y, width, height
 
 
 def _safe_size() -> int:
@@ -175,7 +190,7 @@ class _Band:
                 ],
                 np.uint32,
             ).tobytes(),
-            usage=wgpu.BufferUsage.UNIFORM,
+            usage=wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST,
         )
 
 
@@ -199,6 +214,7 @@ class _Plan:
     def __init__(self, device: wgpu.GPUDevice, layout: Layout, mcu_bits: int, slots: int) -> None:
         self._device = device
         self._tables_quality = 0
+        self._origin = (0, 0)
         self.layout = layout
         self.mcu_bits = mcu_bits
         # Each segment rounds up to a word of scratch.
@@ -247,6 +263,15 @@ class _Plan:
             chroma_samples = 4 if self.layout.is_subsampled else 1
             self._device.queue.write_buffer(self.tables, 0, _tables(quality, chroma_samples))
 
+    def use_origin(self, x: int, y: int) -> None:
+        """Has the frames that are submitted from now on begin at this pixel of the texture."""
+        if (x, y) != self._origin:
+            self._origin = (x, y)
+            for band in self.bands:
+                self._device.queue.write_buffer(
+                    band.frame, _FRAME_ORIGIN_OFFSET, np.array([x, y], np.uint32).tobytes()
+                )
+
     def fits(self, layout: Layout, mcu_bits: int) -> bool:
         # Not kept when it is more than twice as large as needed: memory follows the quality down as well.
         return layout == self.layout and mcu_bits <= self.mcu_bits <= 2 * mcu_bits + 64
@@ -281,6 +306,7 @@ class JpegEncoder:
         quality: 1 to 100, on the scale of the IJG's library. Can be changed between frames.
         subsampling: ``"444"`` (colour at full resolution: plots, text, thin lines) or ``"420"`` (half, about 1/3 fewer bytes).
         slots: how many frames can be in flight. Encoding one more waits for the oldest.
+        dpi: pixel density to note in the files for print programs, 1 to 65535; None notes none.
         profile: also time each pass on the GPU; needs the device feature ``timestamp-query``.
 
     Raises:
@@ -303,18 +329,22 @@ class JpegEncoder:
         subsampling: str = "444",
         *,
         slots: int = 3,
+        dpi: int | None = None,
         profile: bool = False,
     ) -> None:
         if not isinstance(device, wgpu.GPUDevice):
             raise TypeError(f"device must be a wgpu.GPUDevice, not {type(device).__name__}")
         if slots < 1:
             raise ValueError(f"slots must be 1 or more, not {slots}")
+        if dpi is not None and not 1 <= dpi <= 65535:
+            raise ValueError(f"dpi must be from 1 to 65535 or None, not {dpi}")
         if profile and "timestamp-query" not in device.features:
             raise ValueError("profile=True needs a device with the feature 'timestamp-query'")
         self._device = device
         self.quality = quality
         self.subsampling = subsampling
         self._slot_count = slots
+        self._dpi = dpi
         self._plan: _Plan | None = None
         self._in_flight: deque[GPUFuture[EncodedFrame]] = deque()
         self._closed = False
@@ -348,7 +378,9 @@ class JpegEncoder:
         self._forget_done()
         return len(self._in_flight) < self._slot_count
 
-    def encode(self, texture: wgpu.GPUTexture) -> GPUFuture[EncodedFrame]:
+    def encode(
+        self, texture: wgpu.GPUTexture, *, rect: tuple[int, int, int, int] | None = None
+    ) -> GPUFuture[EncodedFrame]:
         """Encodes what the texture holds once all work submitted so far is done.
 
         The texture may be drawn to again right after this call. Returns at once, except when all slots are in flight: then
@@ -357,6 +389,7 @@ class JpegEncoder:
         Arguments:
             texture: 2D, ``rgba8unorm`` or ``bgra8unorm`` or their ``-srgb`` forms, with usage ``TEXTURE_BINDING``. Its
                 8-bit numbers are taken as sRGB-encoded, with either form.
+            rect: x, y, width and height in pixels of the part to encode; None for all of it.
 
         Raises:
             TypeError, ValueError: the texture cannot be encoded; the message says what to change.
@@ -366,16 +399,17 @@ class JpegEncoder:
         if self._closed:
             raise RuntimeError("the encoder is closed")
         check_source(texture, self._device)
+        x, y, width, height = _part(texture, rect)
         while not self.ready:
             self._in_flight[0].result()
 
-        width, height, _ = texture.size
         layout = Layout(width, height, self._subsampling)
         plan = self._plan_for(layout)
         slot = next(slot for slot in plan.slots if not slot.busy)
         groups = self._bind_groups(plan, texture)[plan.slots.index(slot)]
         pipelines = _get_pipelines(self._device, layout, texture.format.endswith("-srgb"))
         plan.use_tables(self._quality)
+        plan.use_origin(x, y)
 
         commands = self._device.create_command_encoder(label="rfb_gpu jpeg")
         if self._profiler:
@@ -517,7 +551,7 @@ class JpegEncoder:
                         streams = [
                             b"".join(streams)
                         ]  # before the next band's wait: mapped memory goes back below
-                    first, rest = file_head(layout, quality)
+                    first, rest = file_head(layout, quality, self._dpi)
                     if i == len(plan.bands) - 1:
                         index = index_markers(layout, np.concatenate(positions), stream_bytes)
                         data = b"".join([first, index, rest, *streams])
