@@ -79,7 +79,9 @@ def test_any_size_quality_and_content(device, width, height, quality, subsamplin
 
 
 @pytest.mark.parametrize("subsampling", ["444", "420"])
-@pytest.mark.parametrize("size", [(1, 1), (8, 8), (9, 17), (1, 300), (4099, 3), (3, 4099), (1920, 64), (16384, 9), (9, 16384)])
+@pytest.mark.parametrize(
+    "size", [(1, 1), (8, 8), (9, 17), (1, 300), (4099, 3), (3, 4099), (1920, 64), (16384, 9), (9, 16384)]
+)
 def test_odd_sizes(device, size, subsampling):
     image = picture("gradient", *size)
     frame = encode(device, image, 90, subsampling)
