@@ -41,18 +41,25 @@ def decode(data):
     return simplejpeg.decode_jpeg(data, fastdct=False, strict=True)
 
 
-def assert_as_good_as_libjpeg(image, frame, slack=0.0):
+def assert_as_good_as_libjpeg(image, frame, all_blocks_are_one=False):
     """PSNR within 0.1 dB, bytes within 2 % and what restart markers must cost."""
     theirs = libjpeg(image, frame.quality, frame.subsampling)
     ours_psnr = psnr(decode(bytes(frame)), image[..., :3])
     theirs_psnr = psnr(simplejpeg.decode_jpeg(theirs, fastdct=False), image[..., :3])
     # In pictures of a few blocks, one level that rounds the other way is more than that; beyond 50 dB there is nothing to see.
     pixels = frame.width * frame.height
-    assert ours_psnr > min(theirs_psnr, 50) - 0.1 - 8 / pixels**0.5 - slack
+    assert (
+        ours_psnr
+        > min(theirs_psnr, 40 if all_blocks_are_one else 50) - 0.1 - 8 / pixels**0.5 - 2 * all_blocks_are_one
+    )
     # A marker takes two bytes; before it comes padding, after it DC starts from 0 again: up to 20 + 2 * 22 bits.
-    rows = Layout(frame.width, frame.height, frame.subsampling).rows
-    # In pictures of a block or two, what lies beyond the edge is coded too, and every block rounds in its own way: 32 bytes.
-    assert len(frame) <= 1.02 * len(theirs) + (rows - 1) * 10 + 32
+    layout = Layout(frame.width, frame.height, frame.subsampling)
+    markers = (layout.rows - 1) * 10
+    # What lies beyond the lower edge is coded too. In 4:2:0 libjpeg repeats the last row of chroma there, we the last row of
+    # pixels: in noise that is another picture, up to 16 bytes for an MCU.
+    beyond = 16 * layout.mcus_per_row if layout.is_subsampled and frame.height % 16 else 0
+    # And in pictures of a block or two every level that rounds the other way counts.
+    assert len(frame) <= 1.02 * len(theirs) + markers + beyond + 32
 
 
 @pytest.mark.parametrize("subsampling", ["444", "420"])
@@ -73,9 +80,9 @@ def test_as_good_as_libjpeg(device, kind, quality, subsampling):
 )
 def test_any_size_quality_and_content(device, width, height, quality, subsampling, kind, seed):
     image = picture(kind, width, height, seed)
-    # All blocks of a checkerboard are the same, so one level that rounds the other way counts everywhere.
-    slack = 2.0 if kind == "alternating" else 0.0
-    assert_as_good_as_libjpeg(image, encode(device, image, quality, subsampling), slack)
+    # Where all blocks are the same, one level that rounds the other way counts everywhere.
+    all_blocks_are_one = kind in ("alternating", "flat") or width * height <= 64
+    assert_as_good_as_libjpeg(image, encode(device, image, quality, subsampling), all_blocks_are_one)
 
 
 @pytest.mark.parametrize("subsampling", ["444", "420"])
@@ -284,6 +291,18 @@ def test_a_part_of_a_texture_gives_the_file_of_that_part(device, subsampling):
 def test_a_part_outside_of_the_texture_is_refused(device, rect):
     with pytest.raises(ValueError, match="not within the texture of 200x150"):
         JpegEncoder(device).encode(texture_of(device, picture("flat", 200, 150)), rect=rect)
+
+
+def test_quantisation_tables_of_ones_own(device):
+    image = picture("gradient", 120, 80)
+    tables = np.stack([np.full((8, 8), 3), np.arange(1, 65).reshape(8, 8)])
+    data = bytes(JpegEncoder(device, quantisation=tables).encode(texture_of(device, image)).result())
+    file = io.BytesIO()
+    zigzag = [table.ravel().tolist() for table in tables]
+    rgb = np.ascontiguousarray(image[..., :3])
+    Image.fromarray(rgb).save(file, "JPEG", qtables=zigzag, subsampling=0)
+    assert Image.open(io.BytesIO(data)).quantization == Image.open(file).quantization
+    assert psnr(decode(data), rgb) > psnr(decode(file.getvalue()), rgb) - 0.2
 
 
 def test_dpi_is_noted_in_the_file(device):

@@ -18,6 +18,7 @@ from rfb_gpu.codecs.jpeg.bitstream import (
     index_markers,
     parse,
 )
+from rfb_gpu.codecs.jpeg.tables import quantisation_tables
 from tests.reference import jpeg as reference
 
 
@@ -32,7 +33,7 @@ def make_file(width=40, height=24, subsampling="444", quality=80, with_index=Tru
     starts = np.cumsum([0, *lengths[:-1]]).repeat(layout.segments_per_row)
     positions = (starts + places[:, 0] // 8 + places[:, 1]) * 8 + places[:, 0] % 8
     index = index_markers(layout, positions.reshape(layout.rows, -1), len(stream)) if with_index else b""
-    first, rest = file_head(layout, quality)
+    first, rest = file_head(layout, quantisation_tables(quality))
     return first + index + rest + stream, rgb
 
 

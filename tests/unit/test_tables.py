@@ -12,6 +12,7 @@ from rfb_gpu.codecs.jpeg.tables import (
     STANDARD_HUFFMAN,
     ZIGZAG,
     check_quality,
+    check_quantisation,
     quantisation_tables,
     worst_case_block_bits,
 )
@@ -71,7 +72,7 @@ def test_no_block_is_longer_than_the_worst_case(quality, chroma):
     rng = np.random.default_rng(quality)
     table = quantisation_tables(quality)[int(chroma)].astype(float)
     ac = STANDARD_HUFFMAN["ac_chroma" if chroma else "ac_luma"].codes()
-    bound = worst_case_block_bits(quality, chroma)
+    bound = worst_case_block_bits(quantisation_tables(quality)[int(chroma)].tobytes(), chroma)
 
     def bits(levels):
         total, run = ac[0][1] + 22, 0
@@ -100,6 +101,15 @@ def test_no_block_is_longer_than_the_worst_case(quality, chroma):
 def test_quality_out_of_range(bad):
     with pytest.raises(ValueError, match="from 1 to 100"):
         check_quality(bad)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [np.ones((2, 7, 8), int), np.zeros((2, 8, 8), int), np.full((2, 64), 256), np.ones((2, 8, 8)), [1, 2]],
+)
+def test_bad_quantisation_tables(bad):
+    with pytest.raises(ValueError, match="quantisation"):
+        check_quantisation(bad)
 
 
 @pytest.mark.parametrize("bad", [80.5, "80", None, True])

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .tables import STANDARD_HUFFMAN, ZIGZAG, HuffmanTable, quantisation_tables
+from .tables import STANDARD_HUFFMAN, ZIGZAG, HuffmanTable
 
 __all__ = [
     "SEGMENT_BLOCKS",
@@ -131,12 +131,13 @@ def _marker(code: int, payload: bytes = b"") -> bytes:
 _HUFFMAN_SLOTS = ((0x00, "dc_luma"), (0x10, "ac_luma"), (0x01, "dc_chroma"), (0x11, "ac_chroma"))
 
 
-def file_head(layout: Layout, quality: int, dpi: int | None = None) -> tuple[bytes, bytes]:
+def file_head(layout: Layout, quantisers: NDArray[np.uint8], dpi: int | None = None) -> tuple[bytes, bytes]:
     """What stands before the entropy-coded bytes, in two parts: the index goes between them.
 
-    ``dpi`` is the pixel density for print programs; None says only that pixels are square.
+    ``quantisers`` are the tables for luma and chroma, shape (2, 64), natural order. ``dpi`` is the
+    pixel density for print programs; None says only that pixels are square.
     """
-    luma, chroma = quantisation_tables(quality)[:, ZIGZAG]
+    luma, chroma = quantisers[:, ZIGZAG]
     sampling = 0x22 if layout.is_subsampled else 0x11
     density = struct.pack(">BHH", 0 if dpi is None else 1, dpi or 1, dpi or 1)
     first = bytes([0xFF, _SOI]) + _marker(_APP0, b"JFIF\0\x01\x02" + density + b"\0\0")

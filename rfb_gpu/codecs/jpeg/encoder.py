@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import wgpu
+from numpy.typing import ArrayLike
 from wgpu.backends.wgpu_native.extras import write_timestamp
 
 from ...readback import GPUFuture, Readback
@@ -27,6 +28,7 @@ from .tables import (
     STANDARD_HUFFMAN,
     ZIGZAG,
     check_quality,
+    check_quantisation,
     quantisation_tables,
     worst_case_block_bits,
 )
@@ -99,10 +101,11 @@ def _safe_size() -> int:
 
 
 @lru_cache(maxsize=128)
-def _tables(quality: int, chroma_samples: int) -> bytes:
+def _tables(quantisers: bytes, chroma_samples: int) -> bytes:
     """The storage buffer ``Tables`` of encode_segment.wgsl. ``chroma_samples``: how many pixels a chroma sample is the sum of."""
     scale = np.outer(AAN_SCALE, AAN_SCALE).ravel() * 8
-    divisors = quantisation_tables(quality) * scale * np.array([[1], [chroma_samples]])
+    steps = np.frombuffer(quantisers, np.uint8).reshape(2, 64)
+    divisors = steps * scale * np.array([[1], [chroma_samples]])
     reciprocal = (1 / divisors)[:, ZIGZAG].astype(np.float32)
     huffman = [
         STANDARD_HUFFMAN[name].packed(size)
@@ -112,9 +115,10 @@ def _tables(quality: int, chroma_samples: int) -> bytes:
     return b"".join(part.tobytes() for part in (reciprocal, *huffman, safe_level))
 
 
-def _worst_case_mcu_bits(layout: Layout, quality: int) -> int:
+def _worst_case_mcu_bits(layout: Layout, quantisers: bytes) -> int:
     luma_blocks = layout.blocks_per_mcu - 2
-    return luma_blocks * worst_case_block_bits(quality, False) + 2 * worst_case_block_bits(quality, True)
+    luma, chroma = quantisers[:64], quantisers[64:]
+    return luma_blocks * worst_case_block_bits(luma, False) + 2 * worst_case_block_bits(chroma, True)
 
 
 @dataclass
@@ -213,7 +217,7 @@ class _Plan:
 
     def __init__(self, device: wgpu.GPUDevice, layout: Layout, mcu_bits: int, slots: int) -> None:
         self._device = device
-        self._tables_quality = 0
+        self._quantisers = b""
         self._origin = (0, 0)
         self.layout = layout
         self.mcu_bits = mcu_bits
@@ -246,7 +250,9 @@ class _Plan:
             return device.create_buffer(label=f"rfb_gpu {label}", size=size, usage=storage)
 
         self.tables = device.create_buffer(
-            label="rfb_gpu tables", size=len(_tables(50, 1)), usage=storage | wgpu.BufferUsage.COPY_DST
+            label="rfb_gpu tables",
+            size=len(_tables(quantisation_tables(50).tobytes(), 1)),
+            usage=storage | wgpu.BufferUsage.COPY_DST,
         )
         self.scratch = buffer("scratch", code_bytes + _ALIGNMENT)  # stages look one word ahead
         self.records = buffer("records", segments * _RECORD_BYTES)
@@ -256,12 +262,12 @@ class _Plan:
         self.bind_groups: OrderedDict[int, tuple[Any, list[list[list[wgpu.GPUBindGroup]]]]] = OrderedDict()
         self.retired = False
 
-    def use_tables(self, quality: int) -> None:
-        """Has the frames that are submitted from now on coded with this quality."""
-        if quality != self._tables_quality:
-            self._tables_quality = quality
+    def use_tables(self, quantisers: bytes) -> None:
+        """Has the frames that are submitted from now on coded with these quantisation tables."""
+        if quantisers != self._quantisers:
+            self._quantisers = quantisers
             chroma_samples = 4 if self.layout.is_subsampled else 1
-            self._device.queue.write_buffer(self.tables, 0, _tables(quality, chroma_samples))
+            self._device.queue.write_buffer(self.tables, 0, _tables(quantisers, chroma_samples))
 
     def use_origin(self, x: int, y: int) -> None:
         """Has the frames that are submitted from now on begin at this pixel of the texture."""
@@ -306,6 +312,8 @@ class JpegEncoder:
         quality: 1 to 100, on the scale of the IJG's library. Can be changed between frames.
         subsampling: ``"444"`` (colour at full resolution: plots, text, thin lines) or ``"420"`` (half, about 1/3 fewer bytes).
         slots: how many frames can be in flight. Encoding one more waits for the oldest.
+        quantisation: the quantisation tables themselves, luma and chroma, shape (2, 8, 8), 1 to 255; they override what
+            ``quality`` gives.
         dpi: pixel density to note in the files for print programs, 1 to 65535; None notes none.
         profile: also time each pass on the GPU; needs the device feature ``timestamp-query``.
 
@@ -329,6 +337,7 @@ class JpegEncoder:
         subsampling: str = "444",
         *,
         slots: int = 3,
+        quantisation: ArrayLike | None = None,
         dpi: int | None = None,
         profile: bool = False,
     ) -> None:
@@ -344,6 +353,7 @@ class JpegEncoder:
         self.quality = quality
         self.subsampling = subsampling
         self._slot_count = slots
+        self._quantisers = b"" if quantisation is None else check_quantisation(quantisation).tobytes()
         self._dpi = dpi
         self._plan: _Plan | None = None
         self._in_flight: deque[GPUFuture[EncodedFrame]] = deque()
@@ -404,11 +414,12 @@ class JpegEncoder:
             self._in_flight[0].result()
 
         layout = Layout(width, height, self._subsampling)
-        plan = self._plan_for(layout)
+        quantisers = self._quantisers or quantisation_tables(self._quality).tobytes()
+        plan = self._plan_for(layout, quantisers)
         slot = next(slot for slot in plan.slots if not slot.busy)
         groups = self._bind_groups(plan, texture)[plan.slots.index(slot)]
         pipelines = _get_pipelines(self._device, layout, texture.format.endswith("-srgb"))
-        plan.use_tables(self._quality)
+        plan.use_tables(quantisers)
         plan.use_origin(x, y)
 
         commands = self._device.create_command_encoder(label="rfb_gpu jpeg")
@@ -431,7 +442,7 @@ class JpegEncoder:
 
         slot.busy = True
         submitted = time.perf_counter()
-        future = GPUFuture(self._collect(plan, slot, self._quality, began, submitted))
+        future = GPUFuture(self._collect(plan, slot, quantisers, self._quality, began, submitted))
         self._in_flight.append(future)
         return future
 
@@ -446,8 +457,8 @@ class JpegEncoder:
         while self._in_flight and self._in_flight[0].done():
             self._in_flight.popleft()
 
-    def _plan_for(self, layout: Layout) -> _Plan:
-        mcu_bits = _worst_case_mcu_bits(layout, self._quality)
+    def _plan_for(self, layout: Layout, quantisers: bytes) -> _Plan:
+        mcu_bits = _worst_case_mcu_bits(layout, quantisers)
         if self._plan is None or not self._plan.fits(layout, mcu_bits):
             plan = _Plan(self._device, layout, mcu_bits, self._slot_count)
             if self._plan is not None:
@@ -521,7 +532,7 @@ class JpegEncoder:
             compute.end()
 
     def _collect(
-        self, plan: _Plan, slot: _Slot, quality: int, began: float, submitted: float
+        self, plan: _Plan, slot: _Slot, quantisers: bytes, quality: int, began: float, submitted: float
     ) -> Generator[Any, None, EncodedFrame]:
         """Waits for the bands' bytes and puts the file together."""
         layout = plan.layout
@@ -551,7 +562,9 @@ class JpegEncoder:
                         streams = [
                             b"".join(streams)
                         ]  # before the next band's wait: mapped memory goes back below
-                    first, rest = file_head(layout, quality, self._dpi)
+                    first, rest = file_head(
+                        layout, np.frombuffer(quantisers, np.uint8).reshape(2, 64), self._dpi
+                    )
                     if i == len(plan.bands) - 1:
                         index = index_markers(layout, np.concatenate(positions), stream_bytes)
                         data = b"".join([first, index, rest, *streams])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "AAN_SCALE",
@@ -19,6 +19,7 @@ __all__ = [
     "ZIGZAG",
     "HuffmanTable",
     "check_quality",
+    "check_quantisation",
     "quantisation_tables",
     "worst_case_block_bits",
 ]
@@ -71,6 +72,18 @@ def quantisation_tables(quality: int) -> NDArray[np.uint8]:
     quality = check_quality(quality)
     percent = 5000 // quality if quality < 50 else 200 - 2 * quality
     return np.clip((_ANNEX_K1 * percent + 50) // 100, 1, 255).astype(np.uint8)
+
+
+def check_quantisation(tables: ArrayLike) -> NDArray[np.uint8]:
+    """Two tables, luma and chroma, as shape (2, 64), natural order; a ``ValueError`` that says so if they are something else."""
+    array = np.asarray(tables)
+    if array.shape not in ((2, 8, 8), (2, 64)):
+        raise ValueError(
+            f"quantisation must be two tables of 8x8, luma and chroma, not an array of shape {array.shape}"
+        )
+    if array.dtype.kind not in "iu" or array.min() < 1 or array.max() > 255:
+        raise ValueError("quantisation tables hold whole numbers from 1 to 255")
+    return array.reshape(2, 64).astype(np.uint8)
 
 
 @dataclass(frozen=True)
@@ -137,17 +150,20 @@ _AC_SIZE_MAX = 10
 
 
 @cache
-def worst_case_block_bits(quality: int, chroma: bool) -> int:
-    """Upper bound of the bits that one entropy-coded block takes with the standard Huffman tables, DC included."""
+def worst_case_block_bits(quantiser: bytes, chroma: bool) -> int:
+    """Upper bound of the bits that one entropy-coded block takes with the standard Huffman tables, DC included.
+
+    ``quantiser`` is its quantisation table, natural order.
+    """
     kind = "chroma" if chroma else "luma"
     ac = STANDARD_HUFFMAN[f"ac_{kind}"].codes()
     dc = STANDARD_HUFFMAN[f"dc_{kind}"].codes()
-    quantiser = quantisation_tables(quality)[int(chroma)][ZIGZAG].astype(np.float64)
+    steps = np.frombuffer(quantiser, np.uint8)[ZIGZAG].astype(np.float64)
 
     sizes = np.arange(1, _AC_SIZE_MAX + 1)
     length = np.array([[ac[run << 4 | size][1] + size for size in sizes] for run in range(16)], np.float64)
     least_level = 2.0 ** (sizes - 1) - 0.5
-    cost = (quantiser[:, None] * least_level[None, :]) ** 2
+    cost = (steps[:, None] * least_level[None, :]) ** 2
 
     def bound(price: float) -> float:
         best = np.zeros(BLOCK + 1)  # best[z]: most that the positions from z on can gain
