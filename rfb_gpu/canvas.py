@@ -16,7 +16,7 @@ import base64
 import contextvars
 import html
 import logging
-import threading
+import math
 import time
 import traceback
 from collections.abc import Callable
@@ -35,7 +35,7 @@ from ._version import __version__
 from .codecs import CpuEncoder, EncodedFrame
 from .codecs.jpeg.bitstream import SUBSAMPLINGS
 from .codecs.jpeg.tables import check_quality
-from .context import EncodingContext
+from .context import ArrayContext, EncodingContext
 from .diagnostics import BUNDLE, STYLE, NoAdapterError, find_adapter, find_bundle
 from .flow import PROTOCOL_VERSION, Inbox, ProtocolError, Views, parse_message
 from .flow.protocol import (
@@ -46,6 +46,8 @@ from .flow.protocol import (
     Hello,
     Message,
     Visibility,
+    again_message,
+    clean_event,
     clean_size,
     error_message,
     frame_message,
@@ -66,7 +68,11 @@ DEFAULT_MAX_SIDE = 8192
 """Largest side in pixels while no device is known: WebGPU's default limit."""
 MAX_PIXELS = 64 * 2**20
 """A page that asks for more gets less: 64 Mpixel are 256 MiB a texture."""
-MAX_VIEWS_ANSWERED = 64
+MAX_INBOXES = 64
+AGAIN_SECONDS = 1.0
+"""A page that is not known is asked to say hello at most so often."""
+
+_BASE_ARGUMENTS = ("size", "title", "update_mode", "min_fps", "max_fps", "vsync", "present_method")
 
 
 class _DrawCancelled(Exception):
@@ -102,8 +108,9 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
     _rc_canvas_group = CanvasGroup(loop)
 
-    _esm = BUNDLE
-    _css = STYLE
+    # As texts: anywidget watches files, and what watches holds every canvas for ever.
+    _esm = BUNDLE.read_text(encoding="utf-8")
+    _css = STYLE.read_text(encoding="utf-8")
 
     # Kernel -> page only. The page never writes a trait.
     _css_width = Unicode("500px").tag(sync=True)
@@ -133,8 +140,17 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         _check_choice("subsampling", subsampling, SUBSAMPLINGS)
         _check_choice("encoder", encoder, ("auto", "gpu", "cpu"))
         _check_choice("decoder", decoder, ("auto", "webgpu", "browser"))
-        if lossless_delay is not None and not lossless_delay >= 0:
-            raise ValueError(f"lossless_delay must be a number of seconds or None, not {lossless_delay!r}")
+        if lossless_delay is not None and not (
+            isinstance(lossless_delay, (int, float)) and 0 <= lossless_delay < math.inf  # type: ignore[redundant-expr]
+        ):
+            raise ValueError(
+                f"lossless_delay must be a number of seconds from 0 or None, not {lossless_delay!r}"
+            )
+        if isinstance(max_buffered_frames, bool) or not isinstance(max_buffered_frames, int):
+            raise TypeError(f"max_buffered_frames must be a whole number, not {max_buffered_frames!r}")
+        for name in kwargs:
+            if name not in _BASE_ARGUMENTS and not self.has_trait(name):
+                raise TypeError(f"RenderCanvas() has no argument {name!r}")
         views = Views(max_buffered_frames)
         _complain_without_adapter()
         kwargs.setdefault("title", "")
@@ -150,13 +166,14 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
         # Where output of ours belongs: the cell that made the canvas. Callbacks start from other cells' messages.
         self._rfb_context = contextvars.copy_context()
-        self._rfb_thread = threading.get_ident()
 
         self._rfb_views = views
-        self._rfb_inboxes: dict[str, Inbox] = {}
+        self._rfb_inboxes: dict[str, Inbox] = {}  # least recently heard first
+        self._rfb_asked_again: dict[str, float] = {}
+        self._rfb_to_greet: set[str] = set()
         self._rfb_hosts: dict[str, str] = {}
         self._rfb_decoders: dict[str, DecoderReport] = {}
-        self._rfb_wakeup = _Wakeup(self._rfb_call_later, self._rfb_maybe_draw)
+        self._rfb_wakeup = _Wakeup(self._rfb_call_later, self._rfb_flush)
 
         self._rfb_draw_requested = False
         self._rfb_user_draw: Callable[[], None] | None = super()._draw_frame
@@ -164,7 +181,11 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._rfb_badges: dict[str, str] = {}
 
         self._rfb_frame_id = 0
-        self._rfb_draws = 0  # counts draws, so that a timer can tell whether there was one since
+        self._rfb_draws = 0  # counts what was drawn, which tells newer frames from older ones
+        self._rfb_delivered = 0  # the newest draw whose frame went out
+        self._rfb_sharpening = False  # at most one lossless encoding at a time
+        self._rfb_unconfirmed: dict[int, None] = {}
+        self._rfb_encode_failures = 0
         self._rfb_last_frame: tuple[EncodedFrame, str, bool] | None = None  # frame, fit, final
         self._rfb_pending_final: EncodedFrame | None = None
         self._rfb_array_encoders: dict[str, CpuEncoder] = {}
@@ -180,6 +201,8 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         """See ``BaseRenderCanvas.get_context``; "wgpu" gives a context that encodes on the GPU."""
         if context_type == "wgpu" or context_type is contexts.WgpuContext:
             context_type = EncodingContext
+        elif context_type == "bitmap" or context_type is contexts.BitmapContext:
+            context_type = ArrayContext
         return super().get_context(context_type)
 
     def describe(self) -> str:
@@ -213,26 +236,36 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         if message is None:
             return
         now = time.perf_counter()
-        inbox = self._rfb_inboxes.get(message.view)
-        if inbox is None:
-            if len(self._rfb_inboxes) >= MAX_VIEWS_ANSWERED:
-                self._rfb_forget(next(iter(self._rfb_inboxes)))
-            inbox = self._rfb_inboxes[message.view] = Inbox()
-        for ready in inbox.push(message, now):
-            self._rfb_handle(ready)
-        if inbox.deadline is not None:
-            self._rfb_call_later(inbox.deadline - now, self._rfb_expire_inbox, message.view)
+        inbox = self._rfb_inboxes.pop(message.view, None) or Inbox()
+        self._rfb_inboxes[message.view] = inbox
+        if len(self._rfb_inboxes) > MAX_INBOXES:
+            self._rfb_forget(next(iter(self._rfb_inboxes)))
+        self._rfb_handle_all(message.view, inbox, inbox.push(message, now))
 
     def _rfb_expire_inbox(self, view: str) -> None:
         inbox = self._rfb_inboxes.get(view)
         if inbox is not None:
-            for ready in inbox.expire(time.perf_counter()):
-                self._rfb_handle(ready)
+            self._rfb_handle_all(view, inbox, inbox.expire(time.perf_counter()))
+
+    def _rfb_handle_all(self, view: str, inbox: Inbox, messages: list[Message]) -> None:
+        for message in messages:
+            try:
+                self._rfb_handle(message)
+            except Exception:
+                logger.exception("a message of the page could not be handled: %s", message)
+        if inbox.deadline is not None:
+            self._rfb_call_later(inbox.deadline - time.perf_counter(), self._rfb_expire_inbox, view)
 
     def _rfb_handle(self, message: Message) -> None:
         if self._is_closed:
             return
         now = time.perf_counter()
+        if message.view not in self._rfb_views and not isinstance(message, (Hello, Bye)):
+            # Forgotten, or of another version: nothing of it counts until it has said hello.
+            if now - self._rfb_asked_again.get(message.view, -math.inf) >= AGAIN_SECONDS:
+                self._rfb_asked_again[message.view] = now
+                self.send(again_message(message.view))
+            return
         self._rfb_views.heard(message.view)
         match message:
             case Hello():
@@ -259,7 +292,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                 f"the page runs rfb_gpu {hello.frontend or 'of an unknown release'} and the kernel {__version__}, which do not "
                 "understand each other: restart the kernel and reload the page"
             )
-            self.send(error_message("version", text))
+            self.send(error_message("version", text, hello.view))
             return
         if not self._rfb_views.hello(hello.view, hello.epoch):
             return
@@ -267,18 +300,25 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self.send(welcome_message(hello.view, hello.epoch, __version__, self._rfb_views.window))
         for code, text in self._rfb_badges.items():
             self.send(error_message(code, text))
-        # The last picture at once, so that a page that reloads never waits for a draw.
-        if self._rfb_last_frame is not None:
-            self._rfb_send(*self._rfb_last_frame, view=hello.view)
+        # The last picture at once, so that a page that reloads never waits for a draw; but once for many hellos.
+        if hello.view not in self._rfb_to_greet:
+            self._rfb_to_greet.add(hello.view)
+            self._rfb_call_later(0, self._rfb_greet, hello.view)
+
+    def _rfb_greet(self, view: str) -> None:
+        self._rfb_to_greet.discard(view)
+        if self._rfb_last_frame is not None and view in self._rfb_views and not self._is_closed:
+            self._rfb_send(*self._rfb_last_frame, view=view)
 
     def _rfb_forget(self, view: str) -> None:
         self._rfb_views.bye(view)
         self._rfb_inboxes.pop(view, None)
+        self._rfb_asked_again.pop(view, None)
         self._rfb_hosts.pop(view, None)
         self._rfb_decoders.pop(view, None)
 
     def _rfb_handle_event(self, event: dict[str, Any]) -> None:
-        kind = event.pop("type")
+        kind = event["type"]
         if kind == "resize":
             size = clean_size(event, self._rfb_max_side(), MAX_PIXELS)
             if size is None:
@@ -291,12 +331,12 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         elif kind == "close":
             self.close()
         elif kind in valid_event_types and kind not in ("before_draw", "animate"):
-            event["event_type"] = kind
-            event["time_stamp"] = event.pop("timestamp", time.perf_counter())
-            for name in ("buttons", "modifiers"):
-                if isinstance(event.get(name), list):
-                    event[name] = tuple(event[name])
-            self.submit_event(event)
+            cleaned = clean_event(event)
+            if cleaned is None:
+                logger.debug("incomplete event ignored: %s", event)
+                return
+            cleaned["time_stamp"] = event.get("timestamp", time.perf_counter())
+            self.submit_event(cleaned)
 
     def _rfb_max_side(self) -> int:
         context = self._canvas_context
@@ -346,8 +386,6 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             return  # the first resize calls again: a picture of one pixel helps nobody
         if self._rfb_views.may_send(now) and self._rfb_encoder_ready():
             self._rfb_draw_requested = False
-            self._rfb_draws += 1
-            self._rfb_pending_final = None
             self._rfb_context.copy().run(self._time_to_draw)
         else:
             # Acks, visibility and finished frames call again; only a time-out needs a clock.
@@ -361,53 +399,74 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
     def _rfb_flush(self) -> None:
         """Sends what waits for room, and draws if a draw waits."""
-        if self._rfb_pending_final is not None and self._rfb_views.may_send(time.perf_counter()):
-            frame, self._rfb_pending_final = self._rfb_pending_final, None
-            self._rfb_deliver(frame, final=True)
+        now = time.perf_counter()
+        if self._rfb_pending_final is not None and not self._is_closed:
+            if self._rfb_views.may_send(now):
+                frame, self._rfb_pending_final = self._rfb_pending_final, None
+                self._rfb_deliver(frame, final=True)
+            else:
+                self._rfb_wakeup.at(self._rfb_views.next_deadline(now))
         self._rfb_maybe_draw()
 
     # ----- frames
 
     def _rfb_take(self, future: GPUFuture[EncodedFrame]) -> None:
-        """Delivers a frame as soon as it is there."""
-        draws = self._rfb_draws
+        """Delivers what was just drawn as soon as it is encoded, unless something newer went out meanwhile."""
+        self._rfb_draws += 1
+        self._rfb_pending_final = None
+        draw = self._rfb_draws
 
         def deliver(future: GPUFuture[EncodedFrame]) -> None:
             if self._is_closed:
                 return
             error = future.exception()
             if error is not None:
-                logger.error("a frame could not be encoded", exc_info=error)
-                self._rfb_set_badge("encode", f"Encoding failed: {error}".splitlines()[0][:200])
-            else:
+                self._rfb_encoding_failed(error)
+            elif draw > self._rfb_delivered:
+                self._rfb_delivered = draw
+                self._rfb_encode_failures = 0
                 self._rfb_set_badge("encode", "")
                 frame = future.result()
                 self._rfb_stats["img_encoding_sum"] += frame.timings["ready"]
                 self._rfb_deliver(frame, final=False)
-                if draws == self._rfb_draws and self._rfb_lossless_delay is not None:
-                    self._rfb_call_later(self._rfb_lossless_delay, self._rfb_sharpen, draws)
+                if self._rfb_lossless_delay is not None:
+                    self._rfb_call_later(self._rfb_lossless_delay, self._rfb_sharpen, draw)
             self._rfb_flush()
 
         future.add_done_callback(deliver)
 
-    def _rfb_sharpen(self, draws: int) -> None:
-        """Encodes the last frame once more, without loss, if there was no draw since."""
+    def _rfb_encoding_failed(self, error: BaseException) -> None:
+        """Shows it, goes on with another encoder if there is one, and tries once more by itself."""
+        logger.error("a frame could not be encoded", exc_info=error)
+        self._rfb_set_badge("encode", f"Encoding failed: {error}".splitlines()[0][:200])
+        context = self._canvas_context
+        fell_back = isinstance(context, EncodingContext) and context.fall_back(error)
+        self._rfb_encode_failures += 1
+        if fell_back or self._rfb_encode_failures == 1:
+            self.request_draw()
+
+    def _rfb_sharpen(self, draw: int) -> None:
+        """Encodes the last frame once more, without loss, if nothing was drawn since."""
+        if draw != self._rfb_draws or self._is_closed or self._rfb_sharpening:
+            return  # an encoding under way comes back here when it is through
+        future = self._rfb_encode_lossless()
+        if future is None:
+            return
+        self._rfb_sharpening = True
 
         def deliver(future: GPUFuture[EncodedFrame]) -> None:
-            if draws != self._rfb_draws or self._is_closed:
+            self._rfb_sharpening = False
+            if self._is_closed:
                 return
             if future.exception() is not None:
                 logger.error("the sharp frame could not be encoded", exc_info=future.exception())
-                return
-            self._rfb_pending_final = future.result()
-            self._rfb_flush()
+            elif draw == self._rfb_draws:
+                self._rfb_pending_final = future.result()
+                self._rfb_flush()
+            elif self._rfb_lossless_delay is not None:
+                self._rfb_call_later(self._rfb_lossless_delay, self._rfb_sharpen, self._rfb_draws)
 
-        if (
-            draws == self._rfb_draws
-            and not self._is_closed
-            and (future := self._rfb_encode_lossless()) is not None
-        ):
-            future.add_done_callback(deliver)
+        future.add_done_callback(deliver)
 
     def _rfb_encode_lossless(self) -> GPUFuture[EncodedFrame] | None:
         context = self._canvas_context
@@ -423,6 +482,9 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._rfb_last_frame = (frame, fit, final)
         if len(self._rfb_views):
             if not final:
+                self._rfb_unconfirmed[self._rfb_frame_id] = None
+                while len(self._rfb_unconfirmed) > 1000:
+                    del self._rfb_unconfirmed[next(iter(self._rfb_unconfirmed))]
                 stats = self._rfb_stats
                 stats["sent_frames"] += 1
                 stats["start_time"] = stats["start_time"] or time.perf_counter()
@@ -531,8 +593,10 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             "fps": stats["confirmed_frames"] / seconds if seconds > 0 else 0.0,
         }
 
-    def _rfb_count_acks(self, ack: Ack, round_trips: list[float]) -> None:
+    def _rfb_count_acks(self, ack: Ack, answered: list[tuple[int, float]]) -> None:
+        """Counts each lossy frame once, by the first page that answers."""
         stats = self._rfb_stats
+        round_trips = [trip for frame, trip in answered if self._rfb_unconfirmed.pop(frame, True) is None]
         if not round_trips or not stats["start_time"]:
             return
         stats["confirmed_frames"] += len(round_trips)
@@ -589,6 +653,9 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
     def _rc_force_paint(self) -> None:
         pass
+
+    def _rc_present_failed(self, *, error: BaseException) -> None:
+        self._rfb_encoding_failed(error)
 
     def _rc_present_encoded(self, *, future: GPUFuture[EncodedFrame]) -> None:
         self._rfb_take(future)

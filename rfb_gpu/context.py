@@ -1,7 +1,7 @@
-"""The wgpu context of our canvas: encodes the texture on the device that drew it, instead of downloading it.
+"""The contexts of our canvas: the wgpu one encodes the texture on the device that drew it, instead of downloading it.
 
-For the program that draws it is rendercanvas' own context, with two more formats. It never sends anything: what it makes
-goes to the canvas, as the result of a present.
+For the program that draws they are rendercanvas' own, the wgpu one with two more formats. They never send anything: what they
+make goes to the canvas, as the result of a present. A failure goes there too: an exception would stop rendercanvas' scheduler.
 """
 
 from __future__ import annotations
@@ -9,13 +9,24 @@ from __future__ import annotations
 from typing import Any
 
 import wgpu
+from rendercanvas.contexts.bitmapcontext import BitmapContextToBitmap
 from rendercanvas.contexts.wgpucontext import WgpuContextToBitmap
 
-from .codecs import CpuEncoder, EncodedFrame, JpegEncoder, choose
+from .codecs import CpuEncoder, EncodedFrame, Encoder, choose
 from .diagnostics import NoAdapterError, find_adapter
 from .readback import GPUFuture
 
-__all__ = ["EncodingContext"]
+__all__ = ["ArrayContext", "EncodingContext"]
+
+
+class ArrayContext(BitmapContextToBitmap):
+    """Made by ``canvas.get_context("bitmap")``."""
+
+    def _rc_present(self, *, force_sync: bool = False) -> dict[str, Any]:
+        try:
+            return super()._rc_present(force_sync=force_sync)
+        except Exception as error:
+            return {"method": "failed", "error": error}
 
 
 class EncodingContext(WgpuContextToBitmap):
@@ -26,15 +37,16 @@ class EncodingContext(WgpuContextToBitmap):
             raise NoAdapterError()
         super().__init__(present_info)
         self._texture: wgpu.GPUTexture | None
+        self._texture_is_stale = False
         self._preference: str = present_info["encoder"]
         self._quality: int = present_info["quality"]
         self._subsampling: str = present_info["subsampling"]
-        self._encoder: JpegEncoder | CpuEncoder | None = None
+        self._encoder: Encoder | None = None
         self._lossless: CpuEncoder | None = None
         self.encoder_reason = "no device configured yet"
 
     @property
-    def encoder(self) -> JpegEncoder | CpuEncoder | None:
+    def encoder(self) -> Encoder | None:
         """The encoder in use; None until the context is configured with a device."""
         return self._encoder
 
@@ -48,11 +60,14 @@ class EncodingContext(WgpuContextToBitmap):
         """Whether a frame could be encoded now without waiting."""
         return self._encoder is None or self._encoder.ready
 
-    def set_quality(self, quality: int, subsampling: str) -> None:
-        """For the frames from now on."""
-        self._quality, self._subsampling = quality, subsampling
-        if self._encoder is not None:
-            self._encoder.quality, self._encoder.subsampling = quality, subsampling
+    def fall_back(self, error: BaseException) -> bool:
+        """Goes on with the encoder on the CPU after the one on the GPU failed; False if there is none to go on with."""
+        if self.device is None or self._encoder is None or isinstance(self._encoder, CpuEncoder):
+            return False
+        self._encoder.close()
+        self._encoder = CpuEncoder(self.device, "jpeg", self._quality, self._subsampling)
+        self.encoder_reason = f"the GPU encoder failed: {error}".splitlines()[0][:200]
+        return True
 
     def encode_lossless(self) -> GPUFuture[EncodedFrame] | None:
         """What was drawn last, as a PNG; None if nothing was drawn yet."""
@@ -64,8 +79,10 @@ class EncodingContext(WgpuContextToBitmap):
 
     def _configure(self, config: dict[str, Any]) -> None:
         super()._configure(config)
-        self._drop_texture()
+        # The texture stays until the next draw, so that what is on the screen can still be sent without loss.
+        self._texture_is_stale = True
         if self.device is not config["device"] or self._encoder is None:
+            self._drop_texture()
             self._close_encoders()
             self._encoder, self.encoder_reason = choose(
                 config["device"], self._preference, quality=self._quality, subsampling=self._subsampling
@@ -79,7 +96,8 @@ class EncodingContext(WgpuContextToBitmap):
         assert self._config is not None
         width, height = self.physical_size
         size = (max(width, 1), max(height, 1), 1)
-        if self._texture is None or self._texture.size != size:
+        if self._texture is None or self._texture.size != size or self._texture_is_stale:
+            self._texture_is_stale = False
             # Frames in flight have been encoded in the queue's order; the old texture lives until they are done.
             config, usage = self._config, wgpu.TextureUsage
             self._texture = config["device"].create_texture(
@@ -93,9 +111,14 @@ class EncodingContext(WgpuContextToBitmap):
     def _rc_present(self, *, force_sync: bool = False) -> dict[str, Any]:
         if self._texture is None or self._encoder is None:
             return {"method": "skip"}
-        future = self._encoder.encode(self._texture)
-        if force_sync:
-            future.result()
+        try:
+            future = self._encoder.encode(self._texture)
+            if force_sync:
+                future.result()
+        except Exception as error:
+            if self.fall_back(error):
+                return self._rc_present(force_sync=force_sync)
+            return {"method": "failed", "error": error}
         # Not "async": the canvas goes on with the next draw while this frame is encoded and read.
         return {"method": "encoded", "future": future}
 

@@ -1,6 +1,7 @@
 """What is here and what runs: adapters, versions, encoders, and the cure for what is missing.
 
-:func:`doctor` prints it all; the canvas uses parts of it. Never changes anything.
+:func:`doctor` prints it all; the canvas uses parts of it. Changes nothing, but for an environment variable that graphics drivers on
+Linux ask for.
 """
 
 from __future__ import annotations

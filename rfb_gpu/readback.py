@@ -8,10 +8,12 @@ Without a loop (a script), :meth:`GPUFuture.result` drives it. This module never
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future as ThreadFuture
+from concurrent.futures import TimeoutError as ThreadTimeoutError
 from typing import Any, Generic, TypeVar, cast
 
 import wgpu
@@ -23,6 +25,7 @@ T = TypeVar("T")
 Wait = Any  # a GPUPromise or a concurrent.futures.Future
 
 _UNSET: Any = object()
+logger = logging.getLogger("rfb_gpu")
 
 
 class GPUFuture(Generic[T]):
@@ -66,7 +69,7 @@ class GPUFuture(Generic[T]):
     def add_done_callback(self, callback: Callable[[GPUFuture[T]], object]) -> None:
         """Calls ``callback(future)`` when the future is done; at once if it is."""
         if self.done():
-            callback(self)
+            self._call(callback)
         else:
             self._callbacks.append(callback)
 
@@ -99,7 +102,14 @@ class GPUFuture(Generic[T]):
         self._waiting_for = None
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
+            self._call(callback)
+
+    def _call(self, callback: Callable[[GPUFuture[T]], object]) -> None:
+        # A callback's error is its own: neither the other callbacks nor whoever asks for the result shall have it.
+        try:
             callback(self)
+        except Exception:
+            logger.exception("a callback of a frame's future failed")
 
     def _attach(self, waiting_for: Wait) -> None:
         call_soon = detect_current_call_soon_threadsafe()
@@ -119,7 +129,10 @@ class GPUFuture(Generic[T]):
 def _block(waiting_for: Wait, timeout: float | None) -> None:
     """Waits until ``waiting_for`` is over, whatever its outcome: the generator asks for that itself."""
     if isinstance(waiting_for, ThreadFuture):
-        waiting_for.exception(timeout)
+        try:
+            waiting_for.exception(timeout)
+        except ThreadTimeoutError:  # the built-in one from Python 3.11 on
+            raise TimeoutError(f"the encoder has not answered within {timeout} s") from None
         return
     if timeout is None:
         _settle(waiting_for)

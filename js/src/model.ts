@@ -213,8 +213,16 @@ export class CanvasModel implements ViewOwner {
         this.#onFrame(message, Array.isArray(buffers) ? bufferBytes(buffers[0]) : null);
         break;
       case "error":
-        this.#onAnswer();
-        this.#setError(message.code, message.text);
+        if (message.view === null || message.view === this.#conversation.view) {
+          this.#onAnswer();
+          this.#setError(message.code, message.text);
+        }
+        break;
+      case "again":
+        // The kernel has forgotten this page: it was silent for long, or many others came.
+        if (message.view === this.#conversation.view && !this.#ended) {
+          this.#hello();
+        }
         break;
       case "closed":
         this.#onClosed();

@@ -75,7 +75,8 @@ export interface FrameHeader {
 export type KernelMessage =
   | { type: "welcome"; version: number; view: string; epoch: number; window: number | null }
   | FrameHeader
-  | { type: "error"; code: string; text: string }
+  | { type: "error"; code: string; text: string; view: string | null }
+  | { type: "again"; view: string }
   | { type: "closed" };
 
 /** A frame: its header, and its file. `arrived` is on the clock of performance.now(). */
@@ -126,7 +127,14 @@ export function parseKernelMessage(content: unknown): KernelMessage | null {
         view: typeof m.view === "string" ? m.view : null,
       };
     case "error":
-      return { type: "error", code: String(m.code ?? "error"), text: String(m.text ?? "") };
+      return {
+        type: "error",
+        code: String(m.code ?? "error"),
+        text: String(m.text ?? ""),
+        view: typeof m.view === "string" ? m.view : null,
+      };
+    case "again":
+      return typeof m.view === "string" ? { type: "again", view: m.view } : null;
     case "closed":
       return { type: "closed" };
     default:

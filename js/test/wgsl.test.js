@@ -22,6 +22,10 @@ test("constants come first, then each module once, then the stage", () => {
   );
 });
 
+test("what only the Python side writes out is refused", () => {
+  assert.throws(() => assemble("#unroll i 0..8\n#end", {}), /unroll/);
+});
+
 test("a module that is not bundled is named", () => {
   assert.throws(() => assemble("#import nowhere", {}), /nowhere/);
 });

@@ -60,6 +60,7 @@ class CpuEncoder:
         self._in_flight: deque[GPUFuture[EncodedFrame]] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rfb_gpu encode")
         self._closed = False
+        self._working = 0  # encodings that are not through
 
     @property
     def name(self) -> str:
@@ -136,6 +137,11 @@ class CpuEncoder:
         for buffer in self._free:
             buffer.destroy()
         self._free.clear()
+        self._end_thread()
+
+    def _end_thread(self) -> None:
+        if self._closed and not self._working:
+            self._thread.shutdown(wait=False)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -146,9 +152,17 @@ class CpuEncoder:
             self._in_flight[0].result()
 
     def _start(self, steps: Generator[Any, None, EncodedFrame]) -> GPUFuture[EncodedFrame]:
-        future = GPUFuture(steps)
+        self._working += 1
+        future = GPUFuture(self._counted(steps))
         self._in_flight.append(future)
         return future
+
+    def _counted(self, steps: Generator[Any, None, EncodedFrame]) -> Generator[Any, None, EncodedFrame]:
+        try:
+            return (yield from steps)
+        finally:
+            self._working -= 1
+            self._end_thread()
 
     def _staging(self, size: int) -> wgpu.GPUBuffer:
         """A free buffer of that size; those of another size are of no more use."""

@@ -50,6 +50,9 @@ class Encoder(Protocol):
         """For people: which encoder this is."""
         ...
 
+    quality: int
+    subsampling: str
+
     @property
     def ready(self) -> bool:
         """Whether :meth:`encode` would return at once."""

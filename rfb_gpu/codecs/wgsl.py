@@ -1,9 +1,9 @@
 """Assembles a compute stage from its .wgsl file: constants first, then the modules that it imports, then the stage itself.
 
-The same files are bundled into the front end, which does the same steps in ``js/src/decoders/wgsl.ts``. Whatever the two hosts'
-compilers need differently belongs here and there, and nowhere else. Never a preprocessor: no conditions, no macros; a stage
-chooses by a ``const`` that the shader compiler folds. The one exception is ``#unroll``, because compilers keep an array in
-registers only where its indices are written out.
+The decoder's files are bundled into the front end, which does the same in ``js/src/decoders/wgsl.ts``, but for ``#unroll``,
+which they do not use. Whatever the two hosts' compilers need differently belongs here and there, and nowhere else. Never a
+preprocessor: no conditions, no macros; a stage chooses by a ``const`` that the shader compiler folds. The one exception is
+``#unroll``, because compilers keep an array in registers only where its indices are written out.
 """
 
 from __future__ import annotations

@@ -58,11 +58,6 @@ class Views:
     def __contains__(self, view: str) -> bool:
         return view in self._views
 
-    @property
-    def any_visible(self) -> bool:
-        """Whether somebody looks."""
-        return any(v.visible for v in self._views.values())
-
     def hello(self, view: str, epoch: int) -> bool:
         """A page begins a conversation. False if it is an old one, overtaken by a newer hello of the same page."""
         known = self._views.get(view)
@@ -89,6 +84,7 @@ class Views:
         known = self._views.get(view)
         if known is not None:
             known.strikes, known.silent_since = 0, None
+            self._views.move_to_end(view)  # when there are too many, those that were heard last stay
 
     def sent(self, frame: int, now: float, view: str | None = None) -> None:
         """A frame went out, to all views or to one."""
@@ -96,21 +92,21 @@ class Views:
             if view is None or name == view:
                 v.in_flight[frame] = now
 
-    def ack(self, view: str, epoch: int, frame: int, now: float) -> list[float]:
-        """A page has dealt with all frames up to ``frame``. Gives the round trips of those that were waited for, in seconds."""
+    def ack(self, view: str, epoch: int, frame: int, now: float) -> list[tuple[int, float]]:
+        """A page has dealt with all frames up to ``frame``. Gives those that were waited for, with their round trips in seconds."""
         known = self._views.get(view)
         if known is None or known.epoch != epoch:
             return []
-        round_trips = []
+        answered: list[tuple[int, float]] = []
         while known.in_flight and next(iter(known.in_flight)) <= frame:
-            _, when = known.in_flight.popitem(last=False)
-            round_trips.append(now - when)
-        for round_trip in round_trips:
+            answered_frame, when = known.in_flight.popitem(last=False)
+            answered.append((answered_frame, now - when))
+        for _, round_trip in answered:
             # RFC 6298's smoothing of round trips.
             known.round_trip = (
                 round_trip if known.round_trip is None else 0.875 * known.round_trip + 0.125 * round_trip
             )
-        return round_trips
+        return answered
 
     def may_send(self, now: float) -> bool:
         """Whether a new frame may be made: somebody looks, and everybody who answers has room in the window."""

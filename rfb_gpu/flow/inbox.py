@@ -30,7 +30,9 @@ class Inbox:
             return []  # from before the page started anew
         if message.epoch > self._epoch:
             self._epoch, self._expected, self._waiting = message.epoch, 0, {}
-        if message.seq >= self._expected and len(self._waiting) < MAX_WAITING:
+        if message.seq == self._expected or (
+            message.seq > self._expected and len(self._waiting) < MAX_WAITING
+        ):
             self._waiting.setdefault(message.seq, (now, message))
         return self._take()
 

@@ -22,6 +22,8 @@ __all__ = [
     "ProtocolError",
     "Size",
     "Visibility",
+    "again_message",
+    "clean_event",
     "clean_size",
     "error_message",
     "frame_message",
@@ -118,7 +120,8 @@ def _whole(content: Mapping[str, Any], key: str, default: int | None = None) -> 
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    # JSON has whole numbers of any length; nothing that a page means is that large.
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _NUMBER_MAX
 
 
 def _number_or_none(content: Mapping[str, Any], key: str) -> float | None:
@@ -136,8 +139,8 @@ def _truth(content: Mapping[str, Any], key: str, default: bool | None = None) ->
 
 
 def _all_finite(value: object) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
+    if isinstance(value, (int, float)):
+        return abs(value) <= _NUMBER_MAX  # which not-a-number is not
     if isinstance(value, dict):
         return all(_all_finite(v) for v in value.values())
     if isinstance(value, (list, tuple)):
@@ -200,6 +203,30 @@ def parse_message(content: object) -> Message | None:
     return Bye(*base)
 
 
+_EVENT_FIELDS: dict[str, tuple[str, ...]] = {
+    "pointer_": ("x", "y"),
+    "double_click": ("x", "y"),
+    "wheel": ("x", "y", "dx", "dy"),
+}
+"""By the beginning of an event's type: the numbers that programs rely on."""
+
+
+def clean_event(event: Mapping[str, Any]) -> dict[str, Any] | None:
+    """A renderview event in rendercanvas' words, if it has what programs rely on; None otherwise."""
+    kind = event["type"]
+    for beginning, fields in _EVENT_FIELDS.items():
+        if kind.startswith(beginning) and not all(_is_number(event.get(name)) for name in fields):
+            return None
+    if kind.startswith("key_") and not isinstance(event.get("key"), str):
+        return None
+    cleaned = {name: value for name, value in event.items() if name not in ("type", "timestamp")}
+    for name in ("buttons", "modifiers"):
+        if name in cleaned or kind.startswith(("pointer_", "double_click", "wheel")):
+            values = cleaned.get(name, ())
+            cleaned[name] = tuple(values) if isinstance(values, (list, tuple)) else ()
+    return {**cleaned, "event_type": kind}
+
+
 @dataclass(frozen=True)
 class Size:
     """A size that can be rendered: pixels, and pixels per logical pixel."""
@@ -243,9 +270,15 @@ def welcome_message(view: str, epoch: int, release: str, window: int) -> dict[st
     }
 
 
-def error_message(code: str, text: str) -> dict[str, Any]:
-    """A line for the badge on the canvas; an empty text takes it away."""
-    return {"type": "error", "code": code, "text": text}
+def error_message(code: str, text: str, view: str | None = None) -> dict[str, Any]:
+    """A line for the badge on the canvas, of all views or of one; an empty text takes it away."""
+    message = {"type": "error", "code": code, "text": text}
+    return message if view is None else {**message, "view": view}
+
+
+def again_message(view: str) -> dict[str, Any]:
+    """Asks a page that is not known (any more) to say hello."""
+    return {"type": "again", "view": view}
 
 
 def frame_message(

@@ -250,7 +250,10 @@ class Kernel:
     def _connect(self) -> None:
         self._client.load_connection_file()
         self._client.start_channels()
-        self._client.wait_for_ready(timeout=ACTION_SECONDS)
+        # Not wait_for_ready: it waits until the kernel sends nothing for a while, which a kernel that streams frames never does.
+        asked = self._client.kernel_info()
+        while self._client.get_shell_msg(timeout=ACTION_SECONDS)["parent_header"].get("msg_id") != asked:
+            pass
 
     def _execute(self, code: str, timeout: float) -> str:
         text: list[str] = []

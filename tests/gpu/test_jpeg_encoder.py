@@ -247,6 +247,16 @@ def test_await_and_callbacks(device):
     assert asyncio.run(main()).codec == "jpeg"
 
 
+def test_a_callback_that_fails_is_nobody_elses_business(device, caplog):
+    future = JpegEncoder(device).encode(texture_of(device, picture("text", 90, 60)))
+    called = []
+    future.add_done_callback(lambda _: 1 / 0)
+    future.add_done_callback(called.append)
+    assert future.result().width == 90
+    assert called == [future]
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_a_future_made_without_a_loop_can_be_awaited(device):
     future = JpegEncoder(device).encode(texture_of(device, picture("text", 90, 60)))
 

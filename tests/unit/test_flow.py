@@ -36,7 +36,7 @@ def test_the_window_bounds_frames_in_flight():
         assert views.may_send(0)
         views.sent(frame, 0)
     assert not views.may_send(0.1)
-    assert views.ack("a", 1, 1, 0.2) == [pytest.approx(0.2)]
+    assert views.ack("a", 1, 1, 0.2) == [(1, pytest.approx(0.2))]
     assert views.may_send(0.2)
 
 
@@ -163,6 +163,23 @@ def test_a_gap_is_given_up_after_a_while():
     assert inbox.push(message(1), 1.2) == [], "too late"
 
 
+def test_a_second_gap_has_a_deadline_of_its_own():
+    inbox = Inbox()
+    inbox.push(message(0), 0)
+    inbox.push(message(2), 1.0)
+    inbox.push(message(5), 1.03)
+    assert seqs(inbox.expire(1.0 + GAP_SECONDS)) == [2]
+    assert inbox.deadline == pytest.approx(1.03 + GAP_SECONDS)
+    assert seqs(inbox.expire(1.03 + GAP_SECONDS)) == [5]
+
+
+def test_the_expected_message_is_taken_even_by_a_full_inbox():
+    inbox = Inbox()
+    for seq in range(1, 3000):
+        inbox.push(message(seq), 0)
+    assert seqs(inbox.push(message(0), 0))[:3] == [0, 1, 2]
+
+
 def test_a_new_epoch_starts_counting_anew():
     inbox = Inbox()
     inbox.push(message(0), 0)
@@ -216,6 +233,8 @@ def test_unknown_types_are_for_newer_pages():
         {"dpr": 0},
         {"dpr": math.nan},
         {"dpr": math.inf},
+        {"dpr": 10**400},
+        {"epoch": 10**400},
         {"capabilities": {"webgpu": "yes"}},
     ],
 )

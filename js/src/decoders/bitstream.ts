@@ -3,7 +3,7 @@
  * It decodes nothing, and never trusts the bytes: whatever it gives back has its bounds checked.
  */
 
-/** Blocks that one workgroup decodes: 8 MCUs in 4:4:4, 4 in 4:2:0. */
+/** Blocks that one workgroup decodes: 10 MCUs in 4:4:4, 5 in 4:2:0. */
 const SEGMENT_BLOCKS = 30;
 
 const SOI = 0xd8;

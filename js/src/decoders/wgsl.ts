@@ -1,8 +1,9 @@
 /**
  * Assembles a compute stage: constants first, then the modules that it imports, then the stage itself.
  *
- * The files are the Python package's own, and rfb_gpu/codecs/wgsl.py does the same three steps. What the two hosts'
- * compilers need differently belongs here and there, and nowhere else. Never a preprocessor.
+ * The files are the Python package's own, and rfb_gpu/codecs/wgsl.py does the same. What the two hosts' compilers need
+ * differently belongs here and there, and nowhere else. Never a preprocessor. The decoder's stages have nothing to unroll,
+ * so `#unroll` is refused here rather than done.
  */
 import colour from "wgsl:shaders/colour.wgsl";
 import dct from "wgsl:shaders/dct.wgsl";
@@ -37,6 +38,9 @@ export function assemble(
         }
         add(module);
       }
+    }
+    if (text.includes("#unroll")) {
+      throw new Error("a shader in the bundle has #unroll, which only the Python side writes out");
     }
     parts.push(text.replace(IMPORT, ""));
   };

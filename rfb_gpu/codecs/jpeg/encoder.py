@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import wgpu
 from numpy.typing import ArrayLike
-from wgpu.backends.wgpu_native.extras import write_timestamp
 
 from ...readback import GPUFuture, Readback
 from ..frame import EncodedFrame
@@ -321,11 +320,11 @@ class JpegEncoder:
         ValueError, TypeError: an argument is out of its range.
 
     The files are complete, any decoder opens them; a restart marker follows every MCU row and, from a few kB on, an index in APP9
-    markers lets :class:`JpegDecoder` decode in parallel. Memory: about 15 bytes a pixel at quality 80, because buffers hold the
-    worst frame there can be.
+    markers lets :class:`JpegDecoder` decode in parallel. Memory: about 15 bytes a pixel at quality 80 and 32 at 100,
+    because buffers hold the worst frame there can be.
 
     Method: fused colour conversion, AAN DCT and Huffman coding per segment into scratch memory, a prefix sum over segment
-    lengths, and byte stuffing with 0xFF bytes counted beforehand for all bit offsets. Alpha is ignored.
+    lengths, and byte stuffing once it is known where bytes begin. Alpha is ignored.
     """
 
     name = "GPU JPEG"
@@ -393,7 +392,8 @@ class JpegEncoder:
     ) -> GPUFuture[EncodedFrame]:
         """Encodes what the texture holds once all work submitted so far is done.
 
-        The texture may be drawn to again right after this call. Returns at once, except when all slots are in flight: then
+        The texture may be drawn to, and destroyed, right after this call; not destroyed before it, which wgpu answers by ending
+        the process. Returns at once, except when all slots are in flight: then
         it first waits for the oldest frame.
 
         Arguments:
@@ -595,8 +595,13 @@ class _Profiler:
         self._labels: list[str] = []
 
     def begin(self, commands: wgpu.GPUCommandEncoder) -> None:
+        self._stamp(commands, 0)
+
+    def _stamp(self, commands: wgpu.GPUCommandEncoder, index: int) -> None:
         if self._can_stamp_commands:
-            write_timestamp(commands, self._queries, 0)
+            from wgpu.backends.wgpu_native.extras import write_timestamp
+
+            write_timestamp(commands, self._queries, index)
 
     def next_pass(self, label: str) -> dict[str, Any]:
         n = self._WHOLE + 2 * len(self._labels)
@@ -608,8 +613,7 @@ class _Profiler:
         }
 
     def end(self, commands: wgpu.GPUCommandEncoder) -> None:
-        if self._can_stamp_commands:
-            write_timestamp(commands, self._queries, 1)
+        self._stamp(commands, 1)
         first = 0 if self._can_stamp_commands else self._WHOLE
         count = self._WHOLE - first + 2 * len(self._labels)
         commands.resolve_query_set(self._queries, first, count, self._resolved, 0)
