@@ -27,7 +27,7 @@ def take_picture(target: pathlib.Path) -> None:
             shutil.copy(harness.REPOSITORY / "notebooks/quickstart.ipynb", server.root)
             browser = playwright.chromium.launch(
                 executable_path=harness.find_chromium(),
-                args=[*harness.CHROMIUM_FLAGS, "--window-size=1100,1080"],
+                args=[*harness.CHROMIUM_FLAGS, "--window-size=1100,1180"],
             )
             page = browser.new_context(no_viewport=True).new_page()
             notebook = harness.Notebook(page, server, "quickstart.ipynb", root)

@@ -20,16 +20,15 @@ from rendercanvas.core.encoders import encode_png
 
 from ..readback import GPUFuture
 from .frame import EncodedFrame
-from .jpeg.bitstream import SUBSAMPLINGS
 from .jpeg.encoder import check_source
-from .jpeg.tables import check_quality
+from .jpeg.settings import JpegSettings
 
 __all__ = ["CpuEncoder"]
 
 _ROW_ALIGNMENT = 256  # of copies from textures, by the WebGPU standard
 
 
-class CpuEncoder:
+class CpuEncoder(JpegSettings):
     """Encodes textures, and arrays, on a thread of its own.
 
     Arguments:
@@ -66,28 +65,6 @@ class CpuEncoder:
     def name(self) -> str:
         """For people: which encoder this is."""
         return "simplejpeg" if self._codec == "jpeg" else "CPU PNG"
-
-    @property
-    def quality(self) -> int:
-        """1 to 100. Frames in flight keep theirs."""
-        return self._quality
-
-    @quality.setter
-    def quality(self, quality: int) -> None:
-        self._quality = check_quality(quality)
-
-    @property
-    def subsampling(self) -> str:
-        """``"444"`` or ``"420"``. Frames in flight keep theirs."""
-        return self._subsampling
-
-    @subsampling.setter
-    def subsampling(self, subsampling: str) -> None:
-        if subsampling not in SUBSAMPLINGS:
-            raise ValueError(
-                f"subsampling must be one of {', '.join(map(repr, SUBSAMPLINGS))}, not {subsampling!r}"
-            )
-        self._subsampling = subsampling
 
     @property
     def ready(self) -> bool:

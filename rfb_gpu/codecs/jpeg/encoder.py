@@ -21,12 +21,12 @@ from numpy.typing import ArrayLike
 from ...readback import GPUFuture, Readback
 from ..frame import EncodedFrame
 from ..wgsl import assemble, shader_module
-from .bitstream import MAX_SIDE, SUBSAMPLINGS, Layout, file_head, index_markers
+from .bitstream import MAX_SIDE, Layout, file_head, index_markers
+from .settings import JpegSettings
 from .tables import (
     AAN_SCALE,
     STANDARD_HUFFMAN,
     ZIGZAG,
-    check_quality,
     check_quantisation,
     quantisation_tables,
     worst_case_block_bits,
@@ -303,7 +303,7 @@ class _Plan:
             self.destroy()
 
 
-class JpegEncoder:
+class JpegEncoder(JpegSettings):
     """Encodes textures to baseline JPEG files on the device that holds them.
 
     Arguments:
@@ -358,28 +358,6 @@ class JpegEncoder:
         self._in_flight: deque[GPUFuture[EncodedFrame]] = deque()
         self._closed = False
         self._profiler = _Profiler(device) if profile else None
-
-    @property
-    def quality(self) -> int:
-        """1 to 100. Frames in flight keep theirs."""
-        return self._quality
-
-    @quality.setter
-    def quality(self, quality: int) -> None:
-        self._quality = check_quality(quality)
-
-    @property
-    def subsampling(self) -> str:
-        """``"444"`` or ``"420"``. Frames in flight keep theirs."""
-        return self._subsampling
-
-    @subsampling.setter
-    def subsampling(self, subsampling: str) -> None:
-        if subsampling not in SUBSAMPLINGS:
-            raise ValueError(
-                f"subsampling must be one of {', '.join(map(repr, SUBSAMPLINGS))}, not {subsampling!r}"
-            )
-        self._subsampling = subsampling
 
     @property
     def ready(self) -> bool:

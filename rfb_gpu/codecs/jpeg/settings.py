@@ -1,0 +1,34 @@
+"""What can be changed between frames, the same for the encoder on the GPU and the one on the CPU."""
+
+from __future__ import annotations
+
+from .bitstream import SUBSAMPLINGS
+from .tables import check_quality
+
+__all__ = ["JpegSettings"]
+
+
+class JpegSettings:
+    """Quality and subsampling, checked."""
+
+    @property
+    def quality(self) -> int:
+        """1 to 100. Frames in flight keep theirs."""
+        return self._quality
+
+    @quality.setter
+    def quality(self, quality: int) -> None:
+        self._quality = check_quality(quality)
+
+    @property
+    def subsampling(self) -> str:
+        """``"444"`` or ``"420"``. Frames in flight keep theirs."""
+        return self._subsampling
+
+    @subsampling.setter
+    def subsampling(self, subsampling: str) -> None:
+        if subsampling not in SUBSAMPLINGS:
+            raise ValueError(
+                f"subsampling must be one of {', '.join(map(repr, SUBSAMPLINGS))}, not {subsampling!r}"
+            )
+        self._subsampling = subsampling
