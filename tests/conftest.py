@@ -22,7 +22,8 @@ if "XDG_RUNTIME_DIR" not in os.environ:
     os.environ["XDG_RUNTIME_DIR"] = _runtime_dir.name
 
 # On software adapters the first example compiles pipelines for seconds, so there is no deadline.
-hypothesis.settings.register_profile("default", deadline=None, max_examples=50)
+# The same examples each time, so that a run tells of the change and not of luck; the long profile looks for new ones.
+hypothesis.settings.register_profile("default", deadline=None, max_examples=50, derandomize=True)
 hypothesis.settings.register_profile("long", deadline=None, max_examples=2000)
 # By name, because hypothesis picks a profile of its own where CI is set. `--hypothesis-profile=long` wins over this.
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

@@ -350,11 +350,14 @@ fn encode_segment(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
     let bits = workgroup_sum();
     let code_words = (bits + 31u) >> 5u;
     if (thread == 0u) {
-        scratch_start = atomicAdd(&result[RESULT_SCRATCH_USED], code_words);
-        records[group.y * frame.segments_per_row + group.x] = Record(bits, scratch_start);
-        if (scratch_start + code_words > frame.scratch_words) {
+        var start = atomicAdd(&result[RESULT_SCRATCH_USED], code_words);
+        if (start + code_words > frame.scratch_words) {
+            // Cannot be, by how the host sizes `scratch`. Should it be, the frame is lost, but no stage reads beyond the end.
             atomicOr(&result[RESULT_FLAGS], FLAG_OVERFLOW);
+            start = 0u;
         }
+        scratch_start = start;
+        records[group.y * frame.segments_per_row + group.x] = Record(bits, start);
     }
     workgroupBarrier();
 
