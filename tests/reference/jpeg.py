@@ -58,6 +58,9 @@ def pixels_to_coefficients(rgb: np.ndarray, layout: Layout, quality: int) -> np.
     if layout.is_subsampled:
         luma = [mcus[:, :, y : y + 8, x : x + 8, 0] for y in (0, 8) for x in (0, 8)]
         chroma = mcus.reshape(rows, columns, 8, 2, 8, 2, 3).mean((3, 5))
+        # Below the picture, chroma repeats its own last row.
+        last = (height + 1) // 2 - 1
+        chroma[-1, :, last % 8 + 1 :] = chroma[-1, :, last % 8 : last % 8 + 1]
         blocks = [*luma, chroma[..., 1], chroma[..., 2]]
     else:
         blocks = [mcus[..., 0], mcus[..., 1], mcus[..., 2]]

@@ -101,29 +101,37 @@ fn load_420(thread: u32, corner: vec2u) {
         let mcu = (column >> 2u) * 6u;
         let luma = mcu + ((y >> 2u) << 1u) + ((column >> 1u) & 1u);
         let at = corner + vec2u(column * 4u, y * 2u);
-        let t0 = texel(at);
-        let t1 = texel(at + vec2u(1u, 0u));
-        let t2 = texel(at + vec2u(2u, 0u));
-        let t3 = texel(at + vec2u(3u, 0u));
-        let t4 = texel(at + vec2u(0u, 1u));
-        let t5 = texel(at + vec2u(1u, 1u));
-        let t6 = texel(at + vec2u(2u, 1u));
-        let t7 = texel(at + vec2u(3u, 1u));
+        // Below the frame, luma repeats the last row of pixels, and chroma its own last row: that of the last two rows.
+        let is_below = at.y > last_chroma_row();
+        let upper = vec2u(at.x, min(at.y, last_chroma_row()));
+        let t0 = texel(upper);
+        let t1 = texel(upper + vec2u(1u, 0u));
+        let t2 = texel(upper + vec2u(2u, 0u));
+        let t3 = texel(upper + vec2u(3u, 0u));
+        let t4 = texel(upper + vec2u(0u, 1u));
+        let t5 = texel(upper + vec2u(1u, 1u));
+        let t6 = texel(upper + vec2u(2u, 1u));
+        let t7 = texel(upper + vec2u(3u, 1u));
         let row = (y & 3u) << 1u;
         let pair = (column & 1u) << 1u;
-        let chroma_a = put_luma(luma, row, pair, rgb_from(t0), rgb_from(t1))
-            + put_luma(luma, row + 1u, pair, rgb_from(t4), rgb_from(t5));
-        let chroma_b = put_luma(luma, row, pair + 1u, rgb_from(t2), rgb_from(t3))
-            + put_luma(luma, row + 1u, pair + 1u, rgb_from(t6), rgb_from(t7));
+        let chroma_a = put_luma(luma, row, pair, rgb_from(t0), rgb_from(t1), rgb_from(t4), rgb_from(t5), is_below);
+        let chroma_b = put_luma(luma, row, pair + 1u, rgb_from(t2), rgb_from(t3), rgb_from(t6), rgb_from(t7), is_below);
         put_pair(mcu + 4u, y, column & 3u, vec2i(chroma_a.x, chroma_b.x));
         put_pair(mcu + 5u, y, column & 3u, vec2i(chroma_a.y, chroma_b.y));
     }
 }
 
-/// Puts the luma of two pixels; gives the sum of their chroma.
-fn put_luma(block: u32, y: u32, pair: u32, a: vec3i, b: vec3i) -> vec2i {
-    put_pair(block, y, pair, vec2i(luma_of(a), luma_of(b)));
-    return chroma_of(a) + chroma_of(b);
+/// The upper one of the two rows of pixels that the frame's last row of chroma stands for.
+fn last_chroma_row() -> u32 {
+    return (frame.height - 1u) & 0xfffffffeu;
+}
+
+/// Puts the luma of 2x2 pixels, or below the frame of the lower two twice; gives the sum of the chroma of all four.
+fn put_luma(block: u32, y: u32, pair: u32, a: vec3i, b: vec3i, c: vec3i, d: vec3i, is_below: bool) -> vec2i {
+    let lower = vec2i(luma_of(c), luma_of(d));
+    put_pair(block, y, pair, select(vec2i(luma_of(a), luma_of(b)), lower, is_below));
+    put_pair(block, y + 1u, pair, lower);
+    return chroma_of(a) + chroma_of(b) + chroma_of(c) + chroma_of(d);
 }
 
 /// In 4:2:0, whether a luma block lies beyond the frame's right or lower edge. Such blocks are never seen; they get the DC
@@ -149,19 +157,25 @@ fn sum_left_mcu(thread: u32, corner: vec2u) {
     var chroma = vec2i(0);
     if (SUBSAMPLED) {
         // A row of 8 pixels. Block 3; in a last row whose lower half is beyond the frame, block 1 stands for it.
-        let at = vec2u(corner.x - 16u + (thread & 1u) * 8u, corner.y + (thread >> 1u));
-        let is_lower = select(0u, 1u, corner.y + 8u < frame.height);
-        let is_last_luma = (thread & 1u) == 1u && (thread >> 4u) == is_lower;
+        let row = thread >> 1u;
+        let x = corner.x - 16u + (thread & 1u) * 8u;
+        let chroma_row = min(corner.y + (row & 14u), last_chroma_row()) + (row & 1u);
 #unroll x 0..8
-        let t$$x = texel(at + vec2u($x, 0u));
+        let p$$x = pixel(vec2u(x + $x, chroma_row));
 #end
-#unroll x 0..8
-        let p$$x = rgb_from(t$$x);
-#end
-        luma = luma_of(p0) + luma_of(p1) + luma_of(p2) + luma_of(p3) + luma_of(p4) + luma_of(p5) + luma_of(p6) + luma_of(p7);
-        luma = select(0, luma, is_last_luma);
         chroma = chroma_of(p0) + chroma_of(p1) + chroma_of(p2) + chroma_of(p3)
             + chroma_of(p4) + chroma_of(p5) + chroma_of(p6) + chroma_of(p7);
+        let is_lower = select(0u, 1u, corner.y + 8u < frame.height);
+        if ((thread & 1u) == 1u && (row >> 3u) == is_lower) {
+            if (corner.y + 16u <= frame.height) {
+                luma = luma_of(p0) + luma_of(p1) + luma_of(p2) + luma_of(p3) + luma_of(p4) + luma_of(p5) + luma_of(p6) + luma_of(p7);
+            } else {
+                // The frame's last row of MCUs: below the frame, luma and chroma come from different rows.
+                for (var k = 0u; k < 8u; k++) {
+                    luma += luma_of(pixel(vec2u(x + k, corner.y + row)));
+                }
+            }
+        }
     } else {
         let at = vec2u(corner.x - 8u + (thread & 3u) * 2u, corner.y + (thread >> 2u));
         let a = pixel(at);
