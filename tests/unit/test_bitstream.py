@@ -48,7 +48,7 @@ def test_pillow_opens_what_the_reference_makes(size, subsampling):
 def test_an_index_is_found_and_points_where_restart_markers_do():
     data, _ = make_file(333, 100)
     file = parse(data)
-    assert file.positions.shape == (13, 5)
+    assert file.positions.shape == (13, 6)
     without, _ = make_file(333, 100, with_index=False)
     by_markers = parse(without)
     assert by_markers.positions.shape == (13, 1)

@@ -4,7 +4,7 @@
  */
 
 /** Blocks that one workgroup decodes: 10 MCUs in 4:4:4, 5 in 4:2:0. */
-const SEGMENT_BLOCKS = 30;
+const SEGMENT_BLOCKS = 24;
 
 const SOI = 0xd8;
 const EOI = 0xd9;

@@ -36,8 +36,11 @@ __all__ = [
     "parse",
 ]
 
-SEGMENT_BLOCKS = 30
-"""Blocks that one workgroup codes or decodes: 10 MCUs in 4:4:4, 5 in 4:2:0."""
+SEGMENT_BLOCKS = 24
+"""Blocks from one place where decoding can start to the next: 8 MCUs in 4:4:4, 6 in 4:2:2, 4 in 4:2:0, 24 in gray."""
+
+_LUMA_SAMPLING = {"444": (1, 1), "422": (2, 1), "420": (2, 2), "gray": (1, 1)}
+"""Luma blocks of an MCU, across and down; chroma, where there is any, has one of each."""
 
 SUBSAMPLINGS = ("444", "420")
 
@@ -84,14 +87,39 @@ class Layout:
         return self.subsampling == "420"
 
     @property
+    def is_gray(self) -> bool:
+        """Luma only."""
+        return self.subsampling == "gray"
+
+    @property
+    def luma_across(self) -> int:
+        """Luma blocks side by side in an MCU."""
+        return _LUMA_SAMPLING[self.subsampling][0]
+
+    @property
+    def luma_down(self) -> int:
+        """Luma blocks one below the other in an MCU."""
+        return _LUMA_SAMPLING[self.subsampling][1]
+
+    @property
+    def mcu_width(self) -> int:
+        """Pixels."""
+        return 8 * self.luma_across
+
+    @property
+    def mcu_height(self) -> int:
+        """Pixels."""
+        return 8 * self.luma_down
+
+    @property
     def mcu_size(self) -> int:
         """Side of an MCU in pixels."""
-        return 16 if self.is_subsampled else 8
+        return self.mcu_height
 
     @property
     def blocks_per_mcu(self) -> int:
-        """Y, Cb, Cr, or four of Y and one each."""
-        return 6 if self.is_subsampled else 3
+        """Those of luma, and one each of Cb and Cr unless the picture is gray."""
+        return self.luma_across * self.luma_down + (0 if self.is_gray else 2)
 
     @property
     def mcus_per_segment(self) -> int:
@@ -101,12 +129,12 @@ class Layout:
     @property
     def mcus_per_row(self) -> int:
         """Also the restart interval."""
-        return -(-self.width // self.mcu_size)
+        return -(-self.width // self.mcu_width)
 
     @property
     def rows(self) -> int:
         """MCU rows."""
-        return -(-self.height // self.mcu_size)
+        return -(-self.height // self.mcu_height)
 
     @property
     def segments_per_row(self) -> int:
@@ -121,6 +149,10 @@ class Layout:
             "MCU_SIZE": self.mcu_size,
             "BLOCKS_PER_MCU": self.blocks_per_mcu,
             "MCUS_PER_SEGMENT": self.mcus_per_segment,
+            "MCU_WIDTH": self.mcu_width,
+            "MCU_HEIGHT": self.mcu_height,
+            "LUMA_ACROSS": self.luma_across,
+            "LUMA_DOWN": self.luma_down,
         }
 
 

@@ -2,7 +2,7 @@
 //
 // in:       the texture; the tables
 // out:      `scratch`: each segment's code, MSB first in 32-bit words, at a place of its own; `records`: where and how long
-// dispatch: (segments_per_row, rows), 32 threads for 30 blocks
+// dispatch: (segments_per_row, rows), 32 threads for 24 blocks
 // moves:    the pixels once (plus one MCU a segment, from cache), the code once
 //
 // A thread holds its block's 64 coefficients in registers, so both passes of the DCT need no exchange and no barrier. What

@@ -1,8 +1,8 @@
-// Stage 2 of 2: coefficients to pixels, one workgroup per segment of 30 blocks.
+// Stage 2 of 2: coefficients to pixels, one workgroup per segment of 24 blocks.
 //
 // in:       `list`, `segments`, `entry_dc` from huffman_decode; the quantisation tables
 // out:      the texture
-// dispatch: (segments_per_row, rows), 240 threads = 30 blocks x 8 lanes
+// dispatch: (segments_per_row, rows), 192 threads = 24 blocks x 8 lanes
 // moves:    the list once, the pixels once
 //
 // DC is coded as differences along a row. The list has it summed up from its entry's start; the entries of the row before that one are
@@ -12,11 +12,11 @@
 #import colour
 #import dct
 
-const WORKGROUP_SIZE = 240u;
+const WORKGROUP_SIZE = 192u;
 const LANES = 8u;
 const ROW = 9u;                 // padded by one so that columns hit different banks
 const BLOCK = 72u;
-const SAMPLES = 2160u;          // 30 blocks
+const SAMPLES = 1728u;          // 24 blocks
 
 struct Tables {
     multiplier: array<f32, 192>,    // quantiser * AAN scale by component and zigzag position

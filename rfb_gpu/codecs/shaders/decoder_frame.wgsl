@@ -13,8 +13,8 @@ struct Frame {
     list_words: u32,        // capacity of `list`
 }
 
-const SEGMENT_BLOCKS = 30u;
-const SEGMENT_COEFFICIENTS = 1920u;
+const SEGMENT_BLOCKS = 24u;
+const SEGMENT_COEFFICIENTS = 1536u;
 
 /// 0 for Y, 1 for Cb, 2 for Cr.
 fn component_of(block: u32) -> u32 {

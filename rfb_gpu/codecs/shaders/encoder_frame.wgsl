@@ -1,6 +1,6 @@
 // What the three encoder stages share: the frame, the segment, and the layout of the buffers between them.
 // The host puts in front: SUBSAMPLED (4:2:0 instead of 4:4:4), MCU_SIZE (pixels: 16 or 8), BLOCKS_PER_MCU (6 or 3),
-// MCUS_PER_SEGMENT (5 or 10). A segment is SEGMENT_BLOCKS blocks in both cases. The first stage also has LINEAR_SOURCE (texels
+// MCUS_PER_SEGMENT (4 or 8). A segment is SEGMENT_BLOCKS blocks in both cases. The first stage also has LINEAR_SOURCE (texels
 // come linear).
 
 struct Frame {
@@ -17,7 +17,7 @@ struct Frame {
     is_last_band: u32,
 }
 
-const SEGMENT_BLOCKS = 30u;
+const SEGMENT_BLOCKS = 24u;
 
 // A segment's code, by encode_segment.
 struct Record {
