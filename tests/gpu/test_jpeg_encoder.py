@@ -15,6 +15,7 @@ from PIL import Image
 
 from rfb_gpu import JpegEncoder
 from rfb_gpu.codecs.jpeg.bitstream import Layout
+from rfb_gpu.codecs.jpeg.huffman import AdaptiveHuffman
 from tests.gpu.helpers import PICTURES, picture, psnr, texture_of
 
 
@@ -183,7 +184,7 @@ def test_more_frames_than_slots_all_arrive(device):
 
 def test_a_guess_that_was_short_is_made_up_for(device):
     """After flat frames comes noise: more bytes than were copied."""
-    encoder = JpegEncoder(device, 95)
+    encoder = JpegEncoder(device, 95, huffman="standard")
     flat, noise = picture("flat", 400, 300), picture("noise", 400, 300)
     for image in (flat, flat, noise, noise, flat, noise):
         frame = encoder.encode(texture_of(device, image)).result()
@@ -272,17 +273,19 @@ def test_result_on_the_loops_own_thread(device):
 
 def test_profiling_times_every_pass(device):
     timed = device.adapter.request_device_sync(required_features=["timestamp-query"])
-    encoder = JpegEncoder(timed, profile=True)
-    frame = encoder.encode(texture_of(timed, picture("gradient", 300, 300))).result()
-    passes = [frame.timings[name] for name in ("encode_segment", "place_segments", "write_stream")]
+    texture = texture_of(timed, picture("gradient", 300, 300))
+    timings = JpegEncoder(timed, profile="passes").encode(texture).result().timings
+    passes = [timings[name] for name in ("encode_span", "place_spans", "write_stream")]
     assert all(seconds > 0 for seconds in passes)
-    assert frame.timings["gpu"] >= max(passes)
+    assert timings["gpu"] >= max(passes)
+    timings = JpegEncoder(timed, profile=True).encode(texture).result().timings
+    assert timings["gpu"] > 0 and "encode_span" not in timings
 
 
 @pytest.mark.parametrize("subsampling", ["444", "420"])
 def test_a_part_of_a_texture_gives_the_file_of_that_part(device, subsampling):
     image = picture("gradient", 200, 150)
-    encoder = JpegEncoder(device, 80, subsampling)
+    encoder = JpegEncoder(device, 80, subsampling, huffman="standard")
     texture = texture_of(device, image)
     whole = bytes(encoder.encode(texture).result())
     for x, y, width, height in [(0, 0, 200, 150), (13, 7, 101, 90), (199, 149, 1, 1), (150, 0, 50, 150)]:
@@ -337,6 +340,43 @@ def test_blocks_too_dense_to_be_coded_over_their_levels(device, subsampling):
     image[:, 48:, :3] = 128  # and calm ones beside them
     frame = encode(device, image, 100, subsampling)
     assert_as_good_as_libjpeg(image, frame)
+
+
+def smooth(width, height):
+    """A rendering: broad gradients and one edge."""
+    y, x = np.mgrid[:height, :width]
+    rgb = np.stack([x * 200 / width, y * 255 / height, 100 + 100 * np.sin(x / 90)], -1)
+    rgb[(x - width / 2) ** 2 + (y - height / 2) ** 2 < (height / 3) ** 2] *= 0.5
+    return np.dstack([rgb, np.full((height, width), 255)]).astype(np.uint8)
+
+
+@pytest.mark.parametrize("subsampling", ["444", "420"])
+def test_huffman_tables_follow_the_content(device, subsampling):
+    texture = texture_of(device, smooth(640, 480))
+    encoder = JpegEncoder(device, 80, subsampling)
+    frames = [encoder.encode(texture).result() for _ in range(6)]
+    assert len(frames[-1]) < 0.9 * len(frames[0])
+    # Other codes, the same levels: every file has its tables with it.
+    pictures = [decode(bytes(frame)) for frame in frames]
+    assert all(np.array_equal(picture, pictures[0]) for picture in pictures)
+    # Once fitted they stay, until the content is another.
+    assert bytes(frames[-1]) == bytes(frames[-2])
+    assert bytes(frames[0]) == bytes(
+        JpegEncoder(device, 80, subsampling, huffman="standard").encode(texture).result()
+    )
+
+
+@pytest.mark.parametrize("kind", PICTURES)
+def test_fitted_tables_never_cost_more(device, kind):
+    """Not on the picture that they were fitted to; and on the first of another kind, two bits a symbol at most."""
+    before, image = texture_of(device, smooth(400, 304)), texture_of(device, picture(kind, 400, 304))
+    standard = len(JpegEncoder(device, 80, huffman="standard").encode(image).result())
+    encoder = JpegEncoder(device, 80)
+    for _ in range(3):
+        encoder.encode(before).result()
+    frames = [encoder.encode(image).result() for _ in range(AdaptiveHuffman.PATIENCE + 3)]
+    assert len(frames[0]) < 1.35 * standard
+    assert len(frames[-1]) <= standard * (1 + AdaptiveHuffman.WORTH_IT)
 
 
 def test_textures_that_cannot_be_encoded_say_why(device):

@@ -6,7 +6,6 @@ import wgpu
 
 from rfb_gpu import JpegDecoder, JpegEncoder
 from rfb_gpu.codecs.jpeg.bitstream import Layout, parse
-from rfb_gpu.codecs.jpeg.encoder import _get_pipelines
 from tests.gpu.helpers import image_of, picture, texture_of
 from tests.reference import jpeg as reference
 
@@ -38,25 +37,12 @@ def words(device, buffer, count):
     return np.frombuffer(device.queue.read_buffer(buffer, 0, count * 4), np.uint32)
 
 
-def run_first_stage(device, encoder, layout):
-    plan = encoder._plan
-    device.queue.write_buffer(plan.slots[0].results[0], 0, bytes(4))
-    ((_, groups),) = plan.bind_groups.values()
-    commands = device.create_command_encoder()
-    compute = commands.begin_compute_pass()
-    compute.set_pipeline(_get_pipelines(device, layout, False).encode_segment)
-    compute.set_bind_group(0, groups[0][0][0])
-    compute.dispatch_workgroups(layout.segments_per_row, layout.rows)
-    compute.end()
-    device.queue.submit([commands.finish()])
-
-
 @pytest.mark.usefixtures("readable_buffers")
 @pytest.mark.parametrize("kind, width, height, quality, subsampling", CASES)
 def test_encoder_stages(device, kind, width, height, quality, subsampling):
     image = picture(kind, width, height)
     layout = Layout(width, height, subsampling)
-    encoder = JpegEncoder(device, quality, subsampling)
+    encoder = JpegEncoder(device, quality, subsampling, huffman="standard")
     texture = texture_of(device, image)
     data = bytes(encoder.encode(texture).result())
     plan = encoder._plan
@@ -79,29 +65,36 @@ def test_encoder_stages(device, kind, width, height, quality, subsampling):
     assert np.mean(levels != expected) < 0.01
     assert np.all(levels[beyond][:, 1:] == 0)
 
-    # Levels to code. The last stage leaves the code's memory zero for the next frame, so the first one runs once more.
+    # Levels to code.
     segments = reference.encode_segments(levels, layout)
-    flat = [code for row in segments for code in row]
-    result = plan.slots[0].results[0]
-    used = int(words(device, result, 1)[0])
-    assert used == sum(-(-len(code) // 32) for code in flat)
-    assert not words(device, plan.scratch, used).any()
-    run_first_stage(device, encoder, layout)
-    records = words(device, plan.records, 2 * len(flat)).reshape(-1, 2)
-    scratch = "".join(f"{word:032b}" for word in words(device, plan.scratch, used))
-    assert records[:, 0].tolist() == [len(code) for code in flat]
-    for (bits, start), code in zip(records, flat, strict=True):
-        assert scratch[start * 32 :][:bits] == code
+    spans = [["".join(row[i : i + 4]) for i in range(0, len(row), 4)] for row in segments]
+    flat = [code for row in spans for code in row]
+    span_words = (plan.scratch.size // 4) // len(flat)
+    records = words(device, plan.records, 10 * len(flat)).reshape(-1, 10)
+    scratch = words(device, plan.scratch, span_words * len(flat)).reshape(-1, span_words)
+    for record, words_of_span, code in zip(records, scratch, flat, strict=True):
+        found = "".join(f"{word:032b}" for word in words_of_span[: -(-len(code) // 32)])
+        assert found == code + "0" * (len(found) - len(code))
+        stuffing = [
+            sum(code[i : i + 8] == "1" * 8 for i in range(first, len(code) - 7, 8)) for first in range(8)
+        ]
+        assert [int(n) for word in record[:4] for n in (word & 0xFFFF, word >> 16)] == stuffing
+        assert record[8] == int(code[:8].ljust(8, "0"), 2)
+        assert record[9] == int(code[-8:], 2)
+    ends = [
+        len("".join(row[i : i + k + 1])) for row in segments for i in range(0, len(row), 4) for k in range(4)
+    ]
+    assert records[:, 4:8].ravel().tolist() == ends
 
     # Code to places.
-    places, lengths = reference.place_segments(segments)
+    places, lengths = reference.place_segments(spans)
     found = words(device, plan.places, 3 * len(flat)).reshape(-1, 3)
     np.testing.assert_array_equal(found[:, :2], places)
     for row in range(layout.rows):
         before = ""
-        for i, code in enumerate(segments[row]):
+        for i, code in enumerate(spans[row]):
             head = before[len(before) // 8 * 8 :]
-            assert found[row * layout.segments_per_row + i, 2] == int(head or "0", 2)
+            assert found[row * len(spans[row]) + i, 2] == int(head or "0", 2)
             before += code
     np.testing.assert_array_equal(words(device, plan.row_bytes, layout.rows), lengths)
 
@@ -115,7 +108,11 @@ def test_encoder_stages(device, kind, width, height, quality, subsampling):
 def test_decoder_stages(device, kind, width, height, quality, subsampling):
     image = picture(kind, width, height)
     layout = Layout(width, height, subsampling)
-    data = bytes(JpegEncoder(device, quality, subsampling).encode(texture_of(device, image)).result())
+    data = bytes(
+        JpegEncoder(device, quality, subsampling, huffman="standard")
+        .encode(texture_of(device, image))
+        .result()
+    )
     levels, found = reference.huffman_decode(data)
     assert found == layout
     expected = reference.reconstruct(levels, layout, quality)

@@ -37,16 +37,12 @@ def component_of(block: int, layout: Layout) -> int:
 
 
 def colour(rgb: np.ndarray) -> np.ndarray:
-    """Full-range BT.601 minus 128, in whole numbers (T.871)."""
+    """Full-range BT.601 minus 128, times 65536 (T.871)."""
     r, g, b = np.moveaxis(rgb.astype(np.int64), -1, 0)
-    weights = np.rint(
-        np.array(
-            [[0.299, 0.587, 0.114], [-0.168735892, -0.331264108, 0.5], [0.5, -0.418687589, -0.081312411]]
-        )
-        * 65536
-    )
-    y, cb, cr = (int(w[0]) * r + int(w[1]) * g + int(w[2]) * b for w in weights)
-    return np.stack([((y + 32768) >> 16) - 128, (cb + 32767) >> 16, (cr + 32767) >> 16], -1)
+    # The weights to five decimals, as libjpeg has them, times 65536.
+    weights = [(19595, 38470, 7471), (-11059, -21709, 32768), (32768, -27439, -5329)]
+    y, cb, cr = (w[0] * r + w[1] * g + w[2] * b for w in weights)
+    return np.stack([y - (128 << 16), cb, cr], -1)
 
 
 def pixels_to_coefficients(rgb: np.ndarray, layout: Layout, quality: int) -> np.ndarray:
@@ -54,16 +50,17 @@ def pixels_to_coefficients(rgb: np.ndarray, layout: Layout, quality: int) -> np.
     size, rows, columns = layout.mcu_size, layout.rows, layout.mcus_per_row
     height, width = rgb.shape[:2]
     whole = np.pad(rgb, ((0, rows * size - height), (0, columns * size - width), (0, 0)), "edge")
-    mcus = colour(whole).reshape(rows, size, columns, size, 3).swapaxes(1, 2).astype(float)
+    mcus = colour(whole).reshape(rows, size, columns, size, 3).swapaxes(1, 2)
+    y = (mcus[..., 0] + 32768) >> 16
     if layout.is_subsampled:
-        luma = [mcus[:, :, y : y + 8, x : x + 8, 0] for y in (0, 8) for x in (0, 8)]
-        chroma = mcus.reshape(rows, columns, 8, 2, 8, 2, 3).mean((3, 5))
+        luma = [y[:, :, top : top + 8, left : left + 8] for top in (0, 8) for left in (0, 8)]
+        chroma = (mcus.reshape(rows, columns, 8, 2, 8, 2, 3).sum((3, 5)) + 4 * 32768 - 1) >> 18
         # Below the picture, chroma repeats its own last row.
         last = (height + 1) // 2 - 1
         chroma[-1, :, last % 8 + 1 :] = chroma[-1, :, last % 8 : last % 8 + 1]
         blocks = [*luma, chroma[..., 1], chroma[..., 2]]
     else:
-        blocks = [mcus[..., 0], mcus[..., 1], mcus[..., 2]]
+        blocks = [y, (mcus[..., 1] + 32767) >> 16, (mcus[..., 2] + 32767) >> 16]
     coefficients = DCT @ np.stack(blocks, 2) @ DCT.T
     tables = quantisation_tables(quality).reshape(2, 8, 8).astype(float)
     divisors = np.stack([tables[min(component_of(b, layout), 1)] for b in range(layout.blocks_per_mcu)])

@@ -15,7 +15,7 @@ decoder may) and :class:`CorruptJpegError` for bytes that are no JPEG.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -162,8 +162,15 @@ def _marker(code: int, payload: bytes = b"") -> bytes:
 
 _HUFFMAN_SLOTS = ((0x00, "dc_luma"), (0x10, "ac_luma"), (0x01, "dc_chroma"), (0x11, "ac_chroma"))
 
+_STANDARD = tuple(STANDARD_HUFFMAN[name] for _, name in _HUFFMAN_SLOTS)
 
-def file_head(layout: Layout, quantisers: NDArray[np.uint8], dpi: int | None = None) -> tuple[bytes, bytes]:
+
+def file_head(
+    layout: Layout,
+    quantisers: NDArray[np.uint8],
+    dpi: int | None = None,
+    huffman: Sequence[HuffmanTable] = _STANDARD,
+) -> tuple[bytes, bytes]:
     """What stands before the entropy-coded bytes, in two parts: the index goes between them.
 
     ``quantisers`` are the tables for luma and chroma, shape (2, 64), natural order. ``dpi`` is the
@@ -176,8 +183,7 @@ def file_head(layout: Layout, quantisers: NDArray[np.uint8], dpi: int | None = N
     rest = _marker(_DQT, b"\x00" + luma.tobytes() + b"\x01" + chroma.tobytes())
     components = bytes([1, sampling, 0, 2, 0x11, 1, 3, 0x11, 1])
     rest += _marker(_SOF0, struct.pack(">BHHB", 8, layout.height, layout.width, 3) + components)
-    for slot, name in _HUFFMAN_SLOTS:
-        table = STANDARD_HUFFMAN[name]
+    for (slot, _), table in zip(_HUFFMAN_SLOTS, huffman, strict=True):
         rest += _marker(_DHT, bytes([slot, *table.counts]) + table.symbols)
     if layout.rows > 1:
         rest += _marker(_DRI, struct.pack(">H", layout.mcus_per_row))
@@ -185,21 +191,21 @@ def file_head(layout: Layout, quantisers: NDArray[np.uint8], dpi: int | None = N
     return first, rest
 
 
-def index_markers(layout: Layout, positions: NDArray[np.integer], stream_bytes: int) -> bytes:
+def index_markers(layout: Layout, lengths: NDArray[np.integer], stream_bytes: int) -> bytes:
     """The APP9 markers for a stream, or nothing where an index is not worth it or cannot be written.
 
     Arguments:
         layout: of the frame.
-        positions: bit position of every segment in the stream, shape (rows, segments_per_row).
+        lengths: bits from the start of every segment to the start of the next in the stream, shape (rows, segments_per_row);
+            65535 stands for more as well.
         stream_bytes: length of the stream with all markers.
     """
     affordable = int(stream_bytes * INDEX_BUDGET) // 2 // layout.rows
     if affordable < 2:
         return b""
     per_entry = -(-layout.segments_per_row // min(affordable, layout.segments_per_row))
-    starts = positions[:, ::per_entry].ravel().astype(np.int64)
-    bits = np.diff(starts, append=stream_bytes * 8)
-    if bits.max() > 0xFFFF:
+    bits = np.add.reduceat(lengths, np.arange(0, layout.segments_per_row, per_entry), axis=1, dtype=np.int64)
+    if bits.max() >= 0xFFFF:
         return b""  # a stretch of near-incompressible noise: restart markers have to do
     entries = bits.astype("<u2").tobytes()
     mcus = per_entry * layout.mcus_per_segment

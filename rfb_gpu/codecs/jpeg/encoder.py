@@ -12,7 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import wgpu
@@ -22,11 +22,12 @@ from ...readback import GPUFuture, Readback
 from ..frame import EncodedFrame
 from ..wgsl import assemble, shader_module
 from .bitstream import MAX_SIDE, Layout, file_head, index_markers
+from .huffman import HISTOGRAM_PARTS, STANDARD_TABLES, AdaptiveHuffman
 from .settings import JpegSettings
 from .tables import (
     AAN_SCALE,
-    STANDARD_HUFFMAN,
     ZIGZAG,
+    HuffmanTable,
     check_quantisation,
     quantisation_tables,
     worst_case_block_bits,
@@ -35,11 +36,17 @@ from .tables import (
 __all__ = ["JpegEncoder", "check_source"]
 
 # Mirrors shaders/encoder_frame.wgsl.
-_RECORD_BYTES = 8
+_RECORD_BYTES = 40
 _PLACE_BYTES = 12
-_RESULT_POSITIONS = 16
+_SEGMENTS_PER_SPAN = 4
 _FRAME_ORIGIN_OFFSET = 8
+_RESULT_STREAM_BYTES = 0  # words
+_RESULT_FLAGS = 1
+_RESULT_HISTOGRAM = slice(16, 560)
+_RESULT_SEGMENTS = 560
 _FLAG_OVERFLOW = 1
+_HISTOGRAM_SIZE = _RESULT_HISTOGRAM.stop - _RESULT_HISTOGRAM.start
+_TABLES_BYTES = 4 * (128 + _HISTOGRAM_SIZE)
 
 # Stuffing adds a byte for each 0xFF. The bound of worst_case_block_bits leaves codes no room for many; this is ample.
 _STUFFING_ALLOWANCE = 1.25
@@ -87,91 +94,138 @@ def _part(texture: wgpu.GPUTexture, rect: tuple[int, int, int, int] | None) -> t
     return x, y, width, height
 
 
-def _safe_size() -> int:
-    """The largest size up to which every AC symbol takes at most 16 bits for each coefficient that it stands for.
-
-    A run of one or more zeros stands for two coefficients or more, and takes at most 16 + 10 bits; so only run 0 decides.
-    """
-    tables = [STANDARD_HUFFMAN[name].codes() for name in ("ac_luma", "ac_chroma")]
-    size = 0
-    while all(table[size + 1][1] + size + 1 <= 16 for table in tables):
-        size += 1
-    return size
+@lru_cache(maxsize=128)
+def _encoding_tables(quantisers: bytes, huffman: tuple[HuffmanTable, ...]) -> bytes:
+    """The storage buffer ``Tables`` of encode_span.wgsl."""
+    scale = np.outer(AAN_SCALE, AAN_SCALE).ravel() * 8
+    steps = np.frombuffer(quantisers, np.uint8).reshape(2, 64)
+    reciprocal = (1 / (steps * scale)).astype(np.float32)
+    codes = np.zeros(_RESULT_HISTOGRAM.stop - _RESULT_HISTOGRAM.start, np.uint32)
+    for table, (name, part) in zip(huffman, HISTOGRAM_PARTS.items(), strict=True):
+        for symbol, (code, length) in table.codes().items():
+            extra_bits = symbol & 15 if name.startswith("ac") else symbol
+            codes[part.start + symbol] = (code << extra_bits) << 5 | (length + extra_bits)
+    return reciprocal.tobytes() + codes.tobytes()
 
 
 @lru_cache(maxsize=128)
-def _tables(quantisers: bytes, chroma_samples: int) -> bytes:
-    """The storage buffer ``Tables`` of encode_segment.wgsl. ``chroma_samples``: how many pixels a chroma sample is the sum of."""
-    scale = np.outer(AAN_SCALE, AAN_SCALE).ravel() * 8
-    steps = np.frombuffer(quantisers, np.uint8).reshape(2, 64)
-    divisors = steps * scale * np.array([[1], [chroma_samples]])
-    reciprocal = (1 / divisors)[:, ZIGZAG].astype(np.float32)
-    huffman = [
-        STANDARD_HUFFMAN[name].packed(size)
-        for name, size in (("ac_luma", 256), ("ac_chroma", 256), ("dc_luma", 16), ("dc_chroma", 16))
-    ]
-    safe_level = np.array([1 << _safe_size()], np.uint32)
-    return b"".join(part.tobytes() for part in (reciprocal, *huffman, safe_level))
+def _quantisers(quality: int) -> bytes:
+    return quantisation_tables(quality).tobytes()
 
 
+@lru_cache(maxsize=16)
+def _file_head(
+    layout: Layout, quantisers: bytes, huffman: tuple[HuffmanTable, ...], dpi: int | None
+) -> tuple[bytes, bytes]:
+    ac_luma, ac_chroma, dc_luma, dc_chroma = huffman
+    tables = (dc_luma, ac_luma, dc_chroma, ac_chroma)
+    return file_head(layout, np.frombuffer(quantisers, np.uint8).reshape(2, 64), dpi, tables)
+
+
+@lru_cache(maxsize=128)
 def _worst_case_mcu_bits(layout: Layout, quantisers: bytes) -> int:
-    luma_blocks = layout.blocks_per_mcu - 2
+    luma_blocks = layout.luma_across * layout.luma_down
     luma, chroma = quantisers[:64], quantisers[64:]
-    return luma_blocks * worst_case_block_bits(luma, False) + 2 * worst_case_block_bits(chroma, True)
+    bits = luma_blocks * worst_case_block_bits(luma, False)
+    return bits if layout.is_gray else bits + 2 * worst_case_block_bits(chroma, True)
 
 
-@dataclass
-class _Pipelines:
-    encode_segment: wgpu.GPUComputePipeline
-    place_segments: wgpu.GPUComputePipeline
-    write_stream: wgpu.GPUComputePipeline
+@dataclass(frozen=True)
+class _Variant:
+    """What the stages are compiled for."""
+
+    subsampling: str
+    is_linear: bool
+    """The source gives linear values."""
+    counts_symbols: bool
+    is_wide: bool
+    """Levels need more than 8 bits at all positions."""
 
 
+_Pipelines = tuple[wgpu.GPUComputePipeline, wgpu.GPUComputePipeline, wgpu.GPUComputePipeline]
 _Stage = tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroup, tuple[int, ...]]
-_Variant = tuple[str, bool]  # subsampling, whether the source gives linear values
-_pipelines: weakref.WeakKeyDictionary[wgpu.GPUDevice, dict[_Variant, _Pipelines]] = (
-    weakref.WeakKeyDictionary()
-)
 
 
-def _get_pipelines(device: wgpu.GPUDevice, layout: Layout, linear_source: bool) -> _Pipelines:
-    """Compiled once per device and variant, for all encoders."""
-    compiled = _pipelines.setdefault(device, {})
-    variant = (layout.subsampling, linear_source)
-    constants = {**layout.constants, "LINEAR_SOURCE": linear_source}
-    if variant not in compiled:
-        compiled[variant] = _Pipelines(
-            *(
-                device.create_compute_pipeline(
-                    label=f"rfb_gpu {stage}",
-                    layout="auto",
-                    compute={
-                        "module": shader_module(
-                            device,
-                            f"rfb_gpu {stage}",
-                            assemble(f"jpeg/{stage}.wgsl", constants),
-                            trusted=True,
-                        ),
-                        "entry_point": stage,
-                    },
-                )
-                for stage in ("encode_segment", "place_segments", "write_stream")
+class _Stages:
+    """The stages of all encoders of a device, compiled once per variant. Bind groups fit all variants."""
+
+    _BINDINGS: ClassVar[dict[str, str]] = {
+        "encode_span": "uniform texture read-only-storage storage storage storage",
+        "place_spans": "uniform read-only-storage storage storage",
+        "write_stream": "uniform read-only-storage read-only-storage read-only-storage read-only-storage storage",
+    }
+    _of_device: ClassVar[weakref.WeakKeyDictionary[wgpu.GPUDevice, _Stages]] = weakref.WeakKeyDictionary()
+
+    @classmethod
+    def of(cls, device: wgpu.GPUDevice) -> _Stages:
+        if device not in cls._of_device:
+            cls._of_device[device] = cls(device)
+        return cls._of_device[device]
+
+    def __init__(self, device: wgpu.GPUDevice) -> None:
+        self._device = weakref.ref(device)
+        self._compiled: dict[_Variant, _Pipelines] = {}
+        self.bind_group_layouts = {
+            stage: device.create_bind_group_layout(
+                label=f"rfb_gpu {stage}",
+                entries=[
+                    {"binding": i, "visibility": wgpu.ShaderStage.COMPUTE}
+                    | ({"texture": {}} if kind == "texture" else {"buffer": {"type": kind}})
+                    for i, kind in enumerate(kinds.split())
+                ],
             )
+            for stage, kinds in self._BINDINGS.items()
+        }
+
+    def compiled(self, layout: Layout, variant: _Variant) -> _Pipelines:
+        """The pipelines of the three stages."""
+        if variant not in self._compiled:
+            self._compiled[variant] = tuple(self._compile(stage, layout, variant) for stage in self._BINDINGS)
+        return self._compiled[variant]
+
+    def _compile(self, stage: str, layout: Layout, variant: _Variant) -> wgpu.GPUComputePipeline:
+        device = self._device()
+        assert device is not None
+        constants = {
+            **layout.constants,
+            "LINEAR_SOURCE": variant.is_linear,
+            "COUNT_SYMBOLS": variant.counts_symbols,
+            "WIDE_POSITIONS": _ALL_POSITIONS if variant.is_wide else _WIDE_POSITIONS,
+        }
+        label = f"rfb_gpu {stage}"
+        module = shader_module(device, label, assemble(f"jpeg/{stage}.wgsl", constants), trusted=True)
+        return device.create_compute_pipeline(
+            label=label,
+            layout=device.create_pipeline_layout(bind_group_layouts=[self.bind_group_layouts[stage]]),
+            compute={"module": module, "entry_point": stage},
         )
-    return compiled[variant]
+
+
+# An AC coefficient is at most 928 in magnitude (the sum of the basis function's magnitudes, times 128). So where the quantiser is 8
+# or more, its level fits in 8 bits. Up to quality 82 that is so from this zigzag position on.
+_ALL_POSITIONS = 64
+_WIDE_POSITIONS = 16
+_NARROW_QUANTISER = 8
+
+
+@lru_cache(maxsize=128)
+def _needs_wide_levels(quantisers: bytes) -> bool:
+    steps = np.frombuffer(quantisers, np.uint8).reshape(2, 64)[:, ZIGZAG]
+    return bool(steps[:, _WIDE_POSITIONS:].min() < _NARROW_QUANTISER)
 
 
 class _Band:
     """Some MCU rows of a frame, few enough that their worst case fits the device's buffers."""
 
     def __init__(
-        self, device: wgpu.GPUDevice, layout: Layout, first_row: int, rows: int, code_bytes: int
+        self, device: wgpu.GPUDevice, layout: Layout, first_row: int, rows: int, span_words: int
     ) -> None:
+        spans_per_row = _spans_per_row(layout)
         self.first_row = first_row
         self.rows = rows
-        self.segments = rows * layout.segments_per_row
-        self.stream_start = _align((_RESULT_POSITIONS + self.segments) * 4, 16)
-        self.stream_capacity = _align(code_bytes * _STUFFING_ALLOWANCE + 4 * rows)
+        self.spans = rows * spans_per_row
+        self.stream_start = _align((_RESULT_SEGMENTS + self.spans * _SEGMENTS_PER_SPAN // 2) * 4, 16)
+        self.stream_capacity = _align(self.spans * span_words * 4 * _STUFFING_ALLOWANCE + 4 * rows)
         self.result_bytes = _align(self.stream_start + self.stream_capacity)
         is_last = first_row + rows == layout.rows
         self.frame = device.create_buffer_with_data(
@@ -183,18 +237,31 @@ class _Band:
                     0,
                     0,
                     layout.mcus_per_row,
-                    layout.segments_per_row,
+                    spans_per_row,
                     first_row,
                     rows,
-                    code_bytes // 4,
+                    span_words,
                     self.stream_start,
                     self.stream_capacity,
                     is_last,
+                    min(max(self.spans // _COUNTED_SPANS, 1), _COUNT_EVERY_MOST),
+                    0,
+                    0,
+                    0,
                 ],
                 np.uint32,
             ).tobytes(),
             usage=wgpu.BufferUsage.UNIFORM | wgpu.BufferUsage.COPY_DST,
         )
+
+
+# A part of a large frame is enough for the histogram: counting takes an atomic operation per symbol.
+_COUNTED_SPANS = 128
+_COUNT_EVERY_MOST = 16
+
+
+def _spans_per_row(layout: Layout) -> int:
+    return -(-layout.segments_per_row // _SEGMENTS_PER_SPAN)
 
 
 class _Slot:
@@ -206,7 +273,8 @@ class _Slot:
             device.create_buffer(label="rfb_gpu result", size=band.result_bytes, usage=usage)
             for band in bands
         ]
-        self.used = [band.result_bytes for band in bands]  # bytes that may be non-zero
+        # Counts add up over the frames that use a slot: clearing them would cost a command.
+        self.histograms = [np.zeros(_HISTOGRAM_SIZE, np.uint32) for _ in bands]
         self.readbacks = [Readback(device, result, history) for result in self.results]
         self.busy = False
 
@@ -216,18 +284,21 @@ class _Plan:
 
     def __init__(self, device: wgpu.GPUDevice, layout: Layout, mcu_bits: int, slots: int) -> None:
         self._device = device
-        self._quantisers = b""
+        self._tables: tuple[bytes, tuple[HuffmanTable, ...]] | None = None
         self._origin = (0, 0)
         self.layout = layout
         self.mcu_bits = mcu_bits
-        # Each segment rounds up to a word of scratch.
-        row_bytes = layout.mcus_per_row * mcu_bits / 8 + layout.segments_per_row * 4
+        spans_per_row = _spans_per_row(layout)
+        span_words = (
+            -(-min(layout.mcus_per_row, layout.mcus_per_segment * _SEGMENTS_PER_SPAN) * mcu_bits // 32) + 1
+        )
+        row_bytes = spans_per_row * span_words * 4
         most_bytes = min(device.limits["max-storage-buffer-binding-size"], device.limits["max-buffer-size"])
-        head_bytes = 4 * (_RESULT_POSITIONS + layout.segments_per_row) + 4 * _ALIGNMENT
+        head_bytes = 4 * (_RESULT_SEGMENTS + spans_per_row * _SEGMENTS_PER_SPAN) + 4 * _ALIGNMENT
         rows_per_band = int(
             min(
                 (most_bytes - head_bytes)
-                / (row_bytes * _STUFFING_ALLOWANCE + 4 * layout.segments_per_row + 4),
+                / (row_bytes * _STUFFING_ALLOWANCE + 2 * spans_per_row * _SEGMENTS_PER_SPAN + 4),
                 device.limits["max-compute-workgroups-per-dimension"],
                 layout.rows,
             )
@@ -237,12 +308,11 @@ class _Plan:
                 f"a row of {layout.width} pixels needs a buffer of {int(row_bytes * _STUFFING_ALLOWANCE)} bytes, the device's "
                 f"limit max-storage-buffer-binding-size is {most_bytes}: request a device with a higher limit"
             )
-        code_bytes = _align(row_bytes * rows_per_band)
         self.bands = [
-            _Band(device, layout, first, min(rows_per_band, layout.rows - first), code_bytes)
+            _Band(device, layout, first, min(rows_per_band, layout.rows - first), span_words)
             for first in range(0, layout.rows, rows_per_band)
         ]
-        segments = max(band.segments for band in self.bands)
+        spans = max(band.spans for band in self.bands)
         storage = wgpu.BufferUsage.STORAGE
 
         def buffer(label: str, size: int) -> wgpu.GPUBuffer:
@@ -250,23 +320,22 @@ class _Plan:
 
         self.tables = device.create_buffer(
             label="rfb_gpu tables",
-            size=len(_tables(quantisation_tables(50).tobytes(), 1)),
+            size=_TABLES_BYTES,
             usage=storage | wgpu.BufferUsage.COPY_DST,
         )
-        self.scratch = buffer("scratch", code_bytes + _ALIGNMENT)  # stages look one word ahead
-        self.records = buffer("records", segments * _RECORD_BYTES)
-        self.places = buffer("places", segments * _PLACE_BYTES)
+        self.scratch = buffer("scratch", spans * span_words * 4)
+        self.records = buffer("records", spans * _RECORD_BYTES)
+        self.places = buffer("places", spans * _PLACE_BYTES)
         self.row_bytes = buffer("row lengths", rows_per_band * 4)
         self.slots = [_Slot(device, self.bands, deque(maxlen=Readback.HISTORY)) for _ in range(slots)]
         self.bind_groups: OrderedDict[int, tuple[Any, list[list[list[wgpu.GPUBindGroup]]]]] = OrderedDict()
         self.retired = False
 
-    def use_tables(self, quantisers: bytes) -> None:
-        """Has the frames that are submitted from now on coded with these quantisation tables."""
-        if quantisers != self._quantisers:
-            self._quantisers = quantisers
-            chroma_samples = 4 if self.layout.is_subsampled else 1
-            self._device.queue.write_buffer(self.tables, 0, _tables(quantisers, chroma_samples))
+    def use_tables(self, quantisers: bytes, huffman: tuple[HuffmanTable, ...]) -> None:
+        """Has the frames that are submitted from now on coded with these tables."""
+        if (quantisers, huffman) != self._tables:
+            self._tables = (quantisers, huffman)
+            self._device.queue.write_buffer(self.tables, 0, _encoding_tables(quantisers, huffman))
 
     def use_origin(self, x: int, y: int) -> None:
         """Has the frames that are submitted from now on begin at this pixel of the texture."""
@@ -337,8 +406,9 @@ class JpegEncoder(JpegSettings):
         *,
         slots: int = 3,
         quantisation: ArrayLike | None = None,
+        huffman: str = "adaptive",
         dpi: int | None = None,
-        profile: bool = False,
+        profile: bool | str = False,
     ) -> None:
         if not isinstance(device, wgpu.GPUDevice):
             raise TypeError(f"device must be a wgpu.GPUDevice, not {type(device).__name__}")
@@ -346,18 +416,24 @@ class JpegEncoder(JpegSettings):
             raise ValueError(f"slots must be 1 or more, not {slots}")
         if dpi is not None and not 1 <= dpi <= 65535:
             raise ValueError(f"dpi must be from 1 to 65535 or None, not {dpi}")
+        if huffman not in ("adaptive", "standard"):
+            raise ValueError(f"huffman must be 'adaptive' or 'standard', not {huffman!r}")
+        if profile not in (False, True, "passes"):
+            raise ValueError(f"profile must be False, True or 'passes', not {profile!r}")
         if profile and "timestamp-query" not in device.features:
             raise ValueError("profile=True needs a device with the feature 'timestamp-query'")
         self._device = device
+        self._stages = _Stages.of(device)
         self.quality = quality
         self.subsampling = subsampling
         self._slot_count = slots
         self._quantisers = b"" if quantisation is None else check_quantisation(quantisation).tobytes()
+        self._huffman = AdaptiveHuffman() if huffman == "adaptive" else None
         self._dpi = dpi
         self._plan: _Plan | None = None
         self._in_flight: deque[GPUFuture[EncodedFrame]] = deque()
         self._closed = False
-        self._profiler = _Profiler(device) if profile else None
+        self._profiler = _Profiler(device, each_pass=profile == "passes") if profile else None
 
     @property
     def ready(self) -> bool:
@@ -392,25 +468,23 @@ class JpegEncoder(JpegSettings):
             self._in_flight[0].result()
 
         layout = Layout(width, height, self._subsampling)
-        quantisers = self._quantisers or quantisation_tables(self._quality).tobytes()
+        quantisers = self._quantisers or _quantisers(self._quality)
+        huffman = self._huffman.tables if self._huffman else STANDARD_TABLES
         plan = self._plan_for(layout, quantisers)
         slot = next(slot for slot in plan.slots if not slot.busy)
         groups = self._bind_groups(plan, texture)[plan.slots.index(slot)]
-        pipelines = _get_pipelines(self._device, layout, texture.format.endswith("-srgb"))
-        plan.use_tables(quantisers)
+        stages = self._stages.compiled(layout, self._variant(layout, texture, quantisers))
+        plan.use_tables(quantisers, huffman)
         plan.use_origin(x, y)
 
         commands = self._device.create_command_encoder(label="rfb_gpu jpeg")
-        if self._profiler:
-            self._profiler.begin(commands)
         for i, band in enumerate(plan.bands):
-            segments = (layout.segments_per_row, band.rows)
-            commands.clear_buffer(slot.results[i], 0, slot.used[i])
+            spans = (_spans_per_row(layout), band.rows)
             self._compute(
                 commands,
-                (pipelines.encode_segment, groups[i][0], segments),
-                (pipelines.place_segments, groups[i][1], (band.rows,)),
-                (pipelines.write_stream, groups[i][2], segments),
+                (stages[0], groups[i][0], spans),
+                (stages[1], groups[i][1], (band.rows,)),
+                (stages[2], groups[i][2], spans),
             )
         if self._profiler:
             self._profiler.end(commands)
@@ -420,7 +494,7 @@ class JpegEncoder(JpegSettings):
 
         slot.busy = True
         submitted = time.perf_counter()
-        future = GPUFuture(self._collect(plan, slot, quantisers, self._quality, began, submitted))
+        future = GPUFuture(self._collect(plan, slot, quantisers, huffman, self._quality, began, submitted))
         self._in_flight.append(future)
         return future
 
@@ -444,6 +518,14 @@ class JpegEncoder(JpegSettings):
             self._plan = plan
         return self._plan
 
+    def _variant(self, layout: Layout, texture: wgpu.GPUTexture, quantisers: bytes) -> _Variant:
+        return _Variant(
+            layout.subsampling,
+            texture.format.endswith("-srgb"),
+            self._huffman is not None,
+            _needs_wide_levels(quantisers),
+        )
+
     def _bind_groups(self, plan: _Plan, texture: wgpu.GPUTexture) -> list[list[list[wgpu.GPUBindGroup]]]:
         """By slot, band and stage. Only the first stage's depend on the texture; a canvas draws into few of them."""
         known = plan.bind_groups.get(id(texture))
@@ -451,11 +533,10 @@ class JpegEncoder(JpegSettings):
             plan.bind_groups.move_to_end(id(texture))
             return known[1]
         view = texture.create_view()
-        pipelines = _get_pipelines(self._device, plan.layout, texture.format.endswith("-srgb"))
 
-        def group(pipeline: wgpu.GPUComputePipeline, *resources: Any) -> wgpu.GPUBindGroup:
+        def group(stage: str, *resources: Any) -> wgpu.GPUBindGroup:
             return self._device.create_bind_group(
-                layout=pipeline.get_bind_group_layout(0),
+                layout=self._stages.bind_group_layouts[stage],
                 entries=[{"binding": i, "resource": resource} for i, resource in enumerate(resources)],
             )
 
@@ -463,7 +544,7 @@ class JpegEncoder(JpegSettings):
             [
                 [
                     group(
-                        pipelines.encode_segment,
+                        "encode_span",
                         band.frame,
                         view,
                         plan.tables,
@@ -472,15 +553,14 @@ class JpegEncoder(JpegSettings):
                         slot.results[i],
                     ),
                     group(
-                        pipelines.place_segments,
+                        "place_spans",
                         band.frame,
-                        plan.scratch,
                         plan.records,
                         plan.places,
                         plan.row_bytes,
                     ),
                     group(
-                        pipelines.write_stream,
+                        "write_stream",
                         band.frame,
                         plan.scratch,
                         plan.records,
@@ -500,8 +580,10 @@ class JpegEncoder(JpegSettings):
 
     def _compute(self, commands: wgpu.GPUCommandEncoder, *stages: _Stage) -> None:
         """Records the stages, one after the other; each in a pass of its own if their times are wanted."""
-        for group in [[stage] for stage in stages] if self._profiler else [stages]:
-            stamps = self._profiler.next_pass(group[0][0].label) if self._profiler else None
+        apart = self._profiler is not None and self._profiler.each_pass
+        for group in [[stage] for stage in stages] if apart else [stages]:
+            label = group[0][0].label.removeprefix("rfb_gpu ") if apart else "gpu"
+            stamps = self._profiler.next_pass(label) if self._profiler else None
             compute = commands.begin_compute_pass(timestamp_writes=stamps)
             for pipeline, bind_group, workgroups in group:
                 compute.set_pipeline(pipeline)
@@ -510,47 +592,58 @@ class JpegEncoder(JpegSettings):
             compute.end()
 
     def _collect(
-        self, plan: _Plan, slot: _Slot, quantisers: bytes, quality: int, began: float, submitted: float
+        self,
+        plan: _Plan,
+        slot: _Slot,
+        quantisers: bytes,
+        huffman: tuple[HuffmanTable, ...],
+        quality: int,
+        began: float,
+        submitted: float,
     ) -> Generator[Any, None, EncodedFrame]:
         """Waits for the bands' bytes and puts the file together."""
         layout = plan.layout
         streams: list[bytes | memoryview] = []
-        positions: list[np.ndarray] = []
+        lengths: list[np.ndarray] = []
+        histogram = np.zeros(_HISTOGRAM_SIZE, np.uint32)
         stream_bytes = 0
         try:
-            for band, readback, i in zip(plan.bands, slot.readbacks, range(len(plan.bands)), strict=True):
+            for i, (band, readback) in enumerate(zip(plan.bands, slot.readbacks, strict=True)):
 
                 def length_of(head: memoryview, band: _Band = band) -> int:
-                    return band.stream_start + int(np.frombuffer(head, np.uint32, 3)[1])
+                    return band.stream_start + int(np.frombuffer(head, np.uint32, 1)[_RESULT_STREAM_BYTES])
 
                 mapped = yield from readback.read(length_of)
                 try:
                     head = np.frombuffer(b"".join(mapped.slice(0, band.stream_start)), np.uint32)
-                    length, flags = int(head[1]), int(head[2])
+                    length, flags = int(head[_RESULT_STREAM_BYTES]), int(head[_RESULT_FLAGS])
                     if flags & _FLAG_OVERFLOW:
+                        if self._huffman:
+                            self._huffman = AdaptiveHuffman()
                         raise RuntimeError(
                             "the frame is longer than the longest that there can be: please report this"
                         )
-                    slot.used[i] = min(_align(band.stream_start + length + 4), band.result_bytes)
-                    segments = head[_RESULT_POSITIONS : _RESULT_POSITIONS + band.segments]
-                    positions.append(segments.reshape(band.rows, -1).astype(np.int64) + stream_bytes * 8)
+                    counts = head[_RESULT_HISTOGRAM]
+                    histogram += counts - slot.histograms[i]
+                    slot.histograms[i] = counts
+                    segments = head[_RESULT_SEGMENTS:].view(np.uint16)[: band.spans * _SEGMENTS_PER_SPAN]
+                    lengths.append(segments.reshape(band.rows, -1)[:, : layout.segments_per_row])
                     streams += mapped.slice(band.stream_start, band.stream_start + length)
                     stream_bytes += length
                     if len(plan.bands) > 1:
-                        streams = [
-                            b"".join(streams)
-                        ]  # before the next band's wait: mapped memory goes back below
-                    first, rest = file_head(
-                        layout, np.frombuffer(quantisers, np.uint8).reshape(2, 64), self._dpi
-                    )
+                        # Before the next band's wait: mapped memory goes back below.
+                        streams = [b"".join(streams)]
                     if i == len(plan.bands) - 1:
-                        index = index_markers(layout, np.concatenate(positions), stream_bytes)
+                        first, rest = _file_head(layout, quantisers, huffman, self._dpi)
+                        index = index_markers(layout, np.concatenate(lengths), stream_bytes)
                         data = b"".join([first, index, rest, *streams])
                 finally:
                     readback.release()
         finally:
             slot.busy = False
             plan.let_go()
+        if self._huffman:
+            self._huffman.observe(histogram)
         timings = {"submit": submitted - began, "ready": time.perf_counter() - began}
         if self._profiler:
             timings |= self._profiler.read()
@@ -558,32 +651,23 @@ class JpegEncoder(JpegSettings):
 
 
 class _Profiler:
-    """Times one frame by timestamps: each pass, and with the feature for it everything from the first command to the last."""
+    """Times the passes of one frame by the GPU's timestamps."""
 
     MAX_PASSES = 64
-    _WHOLE = 2  # the first two timestamps are around everything
 
-    def __init__(self, device: wgpu.GPUDevice) -> None:
+    def __init__(self, device: wgpu.GPUDevice, each_pass: bool) -> None:
+        self.each_pass = each_pass
         self._device = device
-        self._can_stamp_commands = "timestamp-query-inside-encoders" in device.features
         self._queries = device.create_query_set(type="timestamp", count=2 * self.MAX_PASSES)
         self._resolved = device.create_buffer(
             size=16 * self.MAX_PASSES, usage=wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
         )
         self._labels: list[str] = []
 
-    def begin(self, commands: wgpu.GPUCommandEncoder) -> None:
-        self._stamp(commands, 0)
-
-    def _stamp(self, commands: wgpu.GPUCommandEncoder, index: int) -> None:
-        if self._can_stamp_commands:
-            from wgpu.backends.wgpu_native.extras import write_timestamp
-
-            write_timestamp(commands, self._queries, index)
-
     def next_pass(self, label: str) -> dict[str, Any]:
-        n = self._WHOLE + 2 * len(self._labels)
-        self._labels.append(label.removeprefix("rfb_gpu "))
+        """The timestamp_writes of a pass."""
+        n = 2 * len(self._labels)
+        self._labels.append(label)
         return {
             "query_set": self._queries,
             "beginning_of_pass_write_index": n,
@@ -591,20 +675,17 @@ class _Profiler:
         }
 
     def end(self, commands: wgpu.GPUCommandEncoder) -> None:
-        self._stamp(commands, 1)
-        first = 0 if self._can_stamp_commands else self._WHOLE
-        count = self._WHOLE - first + 2 * len(self._labels)
-        commands.resolve_query_set(self._queries, first, count, self._resolved, 0)
+        """Records the end of the frame."""
+        commands.resolve_query_set(self._queries, 0, 2 * len(self._labels), self._resolved, 0)
 
     def read(self) -> dict[str, float]:
-        """Seconds per pass, and ``gpu``: of all commands, or else from the beginning of the first pass to the end of the last."""
+        """Seconds by label, and ``gpu``: from the beginning of the first pass to the end of the last."""
         labels, self._labels = self._labels, []
-        whole = self._WHOLE if self._can_stamp_commands else 0
         # Timestamps count nanoseconds in WebGPU.
-        data = self._device.queue.read_buffer(self._resolved, 0, 8 * (whole + 2 * len(labels)))
-        stamps = np.frombuffer(data, np.uint64) * 1e-9
-        seconds = {"gpu": float(stamps.max() - stamps.min())}
-        for i, label in enumerate(labels):
-            start, end = stamps[whole + 2 * i : whole + 2 * i + 2]
+        data = self._device.queue.read_buffer(self._resolved, 0, 16 * len(labels))
+        stamps = np.frombuffer(data, np.uint64).astype(np.int64).reshape(-1, 2) * 1e-9
+        seconds: dict[str, float] = {}
+        for label, (start, end) in zip(labels, stamps, strict=True):
             seconds[label] = seconds.get(label, 0.0) + float(end - start)
+        seconds["gpu"] = float(stamps.max() - stamps.min())
         return seconds

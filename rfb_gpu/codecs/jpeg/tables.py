@@ -20,6 +20,8 @@ __all__ = [
     "HuffmanTable",
     "check_quality",
     "check_quantisation",
+    "code_lengths",
+    "fitted_table",
     "quantisation_tables",
     "worst_case_block_bits",
 ]
@@ -106,11 +108,10 @@ class HuffmanTable:
             code <<= 1
         return codes
 
-    def packed(self, size: int) -> NDArray[np.uint32]:
-        """``code << 5 | length`` by symbol, 0 where a symbol has no code: the form that the shaders read."""
-        table = np.zeros(size, np.uint32)
-        for symbol, (code, length) in self.codes().items():
-            table[symbol] = code << 5 | length
+    def lengths(self, size: int) -> NDArray[np.int64]:
+        """Bits of each symbol's code, 0 where it has none; shape (size,)."""
+        table = np.zeros(size, np.int64)
+        table[np.frombuffer(self.symbols, np.uint8)] = np.repeat(np.arange(1, 17), self.counts)
         return table
 
 
@@ -137,6 +138,69 @@ STANDARD_HUFFMAN: dict[str, HuffmanTable] = {
 }
 
 
+def code_lengths(counts: ArrayLike, limits: ArrayLike) -> NDArray[np.int64]:
+    """The lengths of the prefix code that takes the fewest bits for symbols that come ``counts`` times.
+
+    Both arguments have shape (symbols,); no code is longer than its entry of ``limits``. Symbols of count 0 get a code as well. The
+    package-merge method of Larmore and Hirschberg (1990), whose coins of denomination 2^-l are here only minted for symbols that may
+    have l bits.
+    """
+    weights = np.asarray(counts, np.float64)
+    limits = np.asarray(limits)
+    order = np.argsort(weights, kind="stable")
+    packages = np.empty(0)
+    levels: list[tuple[NDArray[np.int64], NDArray[np.bool_]]] = []
+    for level in range(int(limits.max()), 0, -1):
+        leaves = order[limits[order] >= level]
+        values = np.concatenate([weights[leaves], packages])
+        ranks = np.argsort(values, kind="stable")
+        is_leaf = ranks < leaves.size
+        levels.append((leaves, is_leaf))
+        merged = values[ranks]
+        packages = merged[: merged.size // 2 * 2].reshape(-1, 2).sum(1)
+    lengths = np.zeros(weights.size, np.int64)
+    wanted = 2 * (weights.size - 1)
+    for leaves, is_leaf in reversed(levels):
+        chosen = int(np.count_nonzero(is_leaf[:wanted]))
+        lengths[leaves[:chosen]] += 1
+        wanted = 2 * (wanted - chosen)
+    return lengths
+
+
+# Tables that follow the content.
+#
+# Every symbol has a code in every table, at most this many bits longer than its code in the standard's. A fitted table thus never
+# costs much more than the standard one on a picture that it was not fitted to, and the worst case stays bounded. On pictures that
+# it was fitted to, less than 0.7 % is lost by that (median of the five scenes at quality 80: 0.1 %).
+_LONGER_BY = 2
+_LONGEST = 16
+
+
+def _limits(name: str) -> dict[int, int]:
+    """The longest code that a symbol may have, by symbol."""
+    return {
+        symbol: min(length + _LONGER_BY, _LONGEST)
+        for symbol, (_, length) in sorted(STANDARD_HUFFMAN[name].codes().items())
+    }
+
+
+def fitted_table(name: str, counts: NDArray[np.integer]) -> HuffmanTable:
+    """The Huffman table that takes the fewest bits for these symbols.
+
+    Arguments:
+        name: one of ``STANDARD_HUFFMAN``, whose symbols it has and whose code lengths bound its own.
+        counts: how often each symbol comes, by symbol.
+    """
+    limits = _limits(name)
+    symbols = np.array(list(limits))
+    # One code more, the rarest and so the last: T.81 reserves the code of all ones.
+    weights = np.append(counts[symbols] + 1e-3, 0)
+    lengths = code_lengths(weights, [*limits.values(), _LONGEST])
+    order = np.lexsort((np.arange(weights.size), lengths))
+    per_length = np.bincount(lengths[:-1], minlength=_LONGEST + 1)[1:]
+    return HuffmanTable(tuple(map(int, per_length)), symbols[order[:-1]].astype(np.uint8).tobytes())
+
+
 # How long the worst block can get.
 #
 # An orthonormal DCT keeps energy: 64 samples in -128..127 have coefficients c with sum(c^2) <= 64 * 128^2. A level L of size s
@@ -147,37 +211,34 @@ STANDARD_HUFFMAN: dict[str, HuffmanTable] = {
 _ENERGY = 64 * 128.0**2
 _DC_SIZE_MAX = 11
 _AC_SIZE_MAX = 10
+_RUN_MAX = 15
 
 
 @cache
 def worst_case_block_bits(quantiser: bytes, chroma: bool) -> int:
-    """Upper bound of the bits that one entropy-coded block takes with the standard Huffman tables, DC included.
+    """Upper bound of the bits that one entropy-coded block takes with the standard Huffman tables or any fitted one, DC included.
 
     ``quantiser`` is its quantisation table, natural order.
     """
     kind = "chroma" if chroma else "luma"
-    ac = STANDARD_HUFFMAN[f"ac_{kind}"].codes()
-    dc = STANDARD_HUFFMAN[f"dc_{kind}"].codes()
+    ac, dc = _limits(f"ac_{kind}"), _limits(f"dc_{kind}")
     steps = np.frombuffer(quantiser, np.uint8)[ZIGZAG].astype(np.float64)
 
     sizes = np.arange(1, _AC_SIZE_MAX + 1)
-    length = np.array([[ac[run << 4 | size][1] + size for size in sizes] for run in range(16)], np.float64)
+    length = np.array(
+        [[ac[run << 4 | size] + size for size in sizes] for run in range(_RUN_MAX + 1)], np.float64
+    )
     least_level = 2.0 ** (sizes - 1) - 0.5
     cost = (steps[:, None] * least_level[None, :]) ** 2
-
-    def bound(price: float) -> float:
-        best = np.zeros(BLOCK + 1)  # best[z]: most that the positions from z on can gain
-        for z in range(BLOCK - 1, 0, -1):
-            here = [best[z + 1]]
-            for run in range(min(16, BLOCK - z)):
-                gain = length[run] - price * cost[z + run]
-                here.append(float(gain.max()) + best[z + run + 1])
-            best[z] = max(here)
-        return float(best[1]) + price * _ENERGY
-
     prices = np.geomspace(1e-7, 1e-1, 25)
-    ac_bits = min(bound(price) for price in prices)
-    dc_bits = max(length + size for size, (_, length) in dc.items() if size <= _DC_SIZE_MAX)
+    # By run, position and price: the most that a level there can gain.
+    gain = (length[:, None, :, None] - prices * cost[None, :, :, None]).max(2)
+
+    best = np.zeros((BLOCK + 1, prices.size))  # best[z]: most that the positions from z on can gain
+    for z in range(BLOCK - 1, 0, -1):
+        runs = np.arange(min(_RUN_MAX + 1, BLOCK - z))
+        best[z] = np.maximum(best[z + 1], (gain[runs, z + runs] + best[z + runs + 1]).max(0))
+    ac_bits = (best[1] + prices * _ENERGY).min()
+    dc_bits = max(dc[size] + size for size in range(_DC_SIZE_MAX + 1))
     # Runs of 16 zeros (ZRL) only lengthen a code when they stand before a coefficient; at most 3 fit in a block.
-    zrl_bits = 3 * ac[0xF0][1]
-    return int(np.ceil(ac_bits)) + dc_bits + zrl_bits + ac[0x00][1]
+    return int(np.ceil(ac_bits)) + dc_bits + 3 * ac[0xF0] + ac[0x00]

@@ -1,25 +1,28 @@
-// Stage 3 of 3: the bytes of the file, one workgroup per segment.
+// Stage 3 of 3: the bytes of the file, one workgroup per span.
 //
-// in:       `scratch`, which is left zero; `records`, `places`, `row_bytes`
-// out:      `result`: the stuffed stream with its markers, the position of every segment, the length
-// dispatch: (segments_per_row, rows), 32 threads, a thread per 4 bytes before stuffing
-// moves:    the code once in and once over, the stream once out
+// in:       `scratch`, `records`, `places`, `row_bytes`
+// out:      `result`: the stuffed stream with its markers, the length of every segment in it, its own length
+// dispatch: (spans_per_row, rows), 64 threads, a thread per 4 bytes before stuffing
+// moves:    the code once, the stream once
 //
 // `result` must be zero where the stream goes: bytes are put in by atomicOr, because neighbours share words.
 
 #import encoder_frame
 #import scan
 
-const WORKGROUP_SIZE = 32u;
+const WORKGROUP_SIZE = 64u;
 const RST0 = 0xd0u;
 const EOI = 0xd9u;
+const LONGEST = 0xffffu;        // what a segment's length is when it is too long to say
 
 @group(0) @binding(0) var<uniform> frame: Frame;
-@group(0) @binding(1) var<storage, read_write> scratch: array<u32>;
+@group(0) @binding(1) var<storage, read> scratch: array<u32>;
 @group(0) @binding(2) var<storage, read> records: array<Record>;
 @group(0) @binding(3) var<storage, read> places: array<Place>;
 @group(0) @binding(4) var<storage, read> row_bytes: array<u32>;
 @group(0) @binding(5) var<storage, read_write> result: array<atomic<u32>>;
+
+var<workgroup> segment_starts: array<u32, SEGMENTS_PER_SPAN>;      // in bits of the stream, but for the first
 
 fn put_word(word: u32, bits: u32) {
     if (bits == 0u) {
@@ -43,13 +46,19 @@ fn put_bytes(at: u32, bytes: vec2u) {
     put_word(word + 2u, (bytes.y >> 1u) >> (31u - shift));
 }
 
+fn stuffed_start(bits_before: u32, stuffed_before: u32) -> u32 {
+    return (((bits_before >> 3u) + stuffed_before) << 3u) + (bits_before & 7u);
+}
+
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn write_stream(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
-    let segment = group.y * frame.segments_per_row + group.x;
-    let record = records[segment];
-    let place = places[segment];
+    let span = group.y * frame.spans_per_row + group.x;
+    let scratch_start = span * frame.span_words;
+    let bits = span_bits(records[span]);
+    let place = places[span];
     let offset = place.bits_before & 7u;
-    let is_row_end = group.x == frame.segments_per_row - 1u;
+    let is_row_end = group.x == frame.spans_per_row - 1u;
+    let bytes_here = row_bytes[group.y];
 
     // The rows above.
     var above = 0u;
@@ -63,44 +72,44 @@ fn write_stream(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
         above += a + select(0u, b, row + WORKGROUP_SIZE <= last) + select(0u, c, row + 2u * WORKGROUP_SIZE <= last)
             + select(0u, d, row + 3u * WORKGROUP_SIZE <= last);
     }
-    above = inclusive_sum(above, thread);
-    let row_start = workgroup_sum();
-    workgroupBarrier();
-
-    var byte_start = row_start + (place.bits_before >> 3u) + place.stuffed_before;
-    if (thread == 0u) {
-        atomicStore(&result[RESULT_POSITIONS + segment], byte_start * 8u + offset);
+    let row_start = inclusive_sum(above, thread).total;
+    let row_end = row_start + bytes_here;
+    let span_start = row_start * 8u + stuffed_start(place.bits_before, place.stuffed_before);
+    var span_end = row_end * 8u;
+    if (!is_row_end) {
+        span_end = row_start * 8u + stuffed_start(places[span + 1u].bits_before, places[span + 1u].stuffed_before);
+    }
+    if (thread < SEGMENTS_PER_SPAN) {
+        segment_starts[thread] = select(span_end, span_start, thread == 0u);
     }
 
-    let code_words = (record.bits + 31u) >> 5u;
-    let end = offset + record.bits;                     // in bits from the first byte's beginning
+    let code_words = (bits + 31u) >> 5u;
+    let end = offset + bits;                            // in bits from the first byte's beginning
     let bytes = (end + 7u) >> 3u;
-    // A byte that this segment does not finish is the next segment's to stuff; a row's last byte is filled up and finished.
+    // A byte that this span does not finish is the next span's to stuff; a row's last byte is filled up and finished.
     let finished_end = select(end, end + 7u, is_row_end);
+    var byte_start = span_start >> 3u;
     for (var chunk = 0u; chunk * 4u < bytes; chunk += WORKGROUP_SIZE) {
         let i = chunk + thread;
         let start = i * 32u;
         var word = 0u;                                  // 4 bytes of the stream, first byte highest
-        var seen = 0u;                                  // the same with the bits of the segment before
         var ff_bytes = 0u;                              // bit k: byte k is finished here and 0xFF
         if (i * 4u < bytes) {
             var code = 0u;
             if (i < code_words) {
-                code = scratch[record.scratch_start + i];
+                code = scratch[scratch_start + i];
             }
             word = code >> offset;
             if (i > 0u) {
-                word |= (scratch[record.scratch_start + i - 1u] << 1u) << (31u - offset);
+                word |= (scratch[scratch_start + i - 1u] << 1u) << (31u - offset);
             }
             if (is_row_end && start < end && end < start + 32u) {
                 // Fill up the row's last byte with ones.
                 let padding = (8u - (end & 7u)) & 7u;
                 word |= low_bits(padding) << (32u - (end - start) - padding);
             }
-            seen = word;
-            if (i == 0u) {
-                seen |= (place.head << 1u) << (31u - offset);
-            }
+            // The same with the bits of the span before.
+            let seen = word | select(0u, (place.head << 1u) << (31u - offset), i == 0u);
             for (var k = 0u; k < 4u; k++) {
                 let is_finished = start + k * 8u + 8u <= finished_end;
                 let is_ff = ((seen >> (24u - k * 8u)) & 0xffu) == 0xffu;
@@ -109,8 +118,7 @@ fn write_stream(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
         }
         let ff_count = countOneBits(ff_bytes);
         let stuffed = inclusive_sum(ff_count, thread);
-        let stuffed_here = workgroup_sum();
-        workgroupBarrier();
+        let byte = byte_start + i * 4u + stuffed.inclusive - ff_count;
 
         if (i * 4u < bytes) {
             var out = vec2u(0u);
@@ -119,25 +127,35 @@ fn write_stream(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
             } else {
                 var shift = 0u;
                 for (var k = 0u; k < 4u; k++) {
-                    let byte = (word >> (24u - k * 8u)) & 0xffu;
-                    out.x |= select(0u, byte << (shift & 31u), shift < 32u);
-                    out.y |= select(0u, byte << (shift & 31u), shift >= 32u);
+                    let bits = (word >> (24u - k * 8u)) & 0xffu;
+                    out.x |= select(0u, bits << (shift & 31u), shift < 32u);
+                    out.y |= select(0u, bits << (shift & 31u), shift >= 32u);
                     shift += select(8u, 16u, ((ff_bytes >> k) & 1u) == 1u);
                 }
             }
-            put_bytes(byte_start + i * 4u + stuffed - ff_count, out);
+            put_bytes(byte, out);
+
+            for (var n = 1u; n < SEGMENTS_PER_SPAN; n++) {
+                // Segments beyond the row's end begin where the last one ends.
+                let at = offset + records[span].segment_ends[n - 1u];
+                if (at >> 5u == i && at < end) {
+                    let in_word = (at >> 3u) & 3u;
+                    segment_starts[n] = (byte + in_word + countOneBits(ff_bytes & low_bits(in_word))) * 8u + (at & 7u);
+                }
+            }
         }
-        byte_start += stuffed_here;
+        byte_start += stuffed.total;
     }
-
-    // For the next frame. Whoever read a word is past the barriers above.
     workgroupBarrier();
-    for (var i = thread; i < code_words; i += WORKGROUP_SIZE) {
-        scratch[record.scratch_start + i] = 0u;
-    }
 
+    if (thread < SEGMENTS_PER_SPAN / 2u) {
+        let a = segment_starts[2u * thread];
+        let b = segment_starts[2u * thread + 1u];
+        let c = select(segment_starts[min(2u * thread + 2u, SEGMENTS_PER_SPAN - 1u)], span_end, thread == 1u);
+        let lengths = min(b - a, LONGEST) | (min(c - b, LONGEST) << 16u);
+        atomicStore(&result[RESULT_SEGMENTS + span * (SEGMENTS_PER_SPAN / 2u) + thread], lengths);
+    }
     if (is_row_end && thread == 0u) {
-        let row_end = row_start + row_bytes[group.y];
         let is_band_end = group.y == frame.rows - 1u;
         let marker = select(RST0 + ((frame.first_row + group.y) & 7u), EOI, is_band_end && frame.is_last_band == 1u);
         put_bytes(row_end - 2u, vec2u(0xffu | (marker << 8u), 0u));

@@ -1,26 +1,4 @@
-// JFIF colour: full-range BT.601 on sRGB-encoded values, in whole numbers.
-// Fixed point with 16 fractional bits, the weights of T.871 section 7 rounded to it. Luma and chroma must be integers: two
-// workgroups that sum the same samples in another order have to get the same DC (see encode_segment.wgsl).
-
-const HALF: i32 = 32768;
-
-/// sRGB-encoded values from linear ones, both 0..1 (IEC 61966-2-1).
-fn srgb_encode(linear: vec3f) -> vec3f {
-    return select(1.055 * pow(linear, vec3f(1.0 / 2.4)) - 0.055, linear * 12.92, linear <= vec3f(0.0031308));
-}
-
-/// Luma minus 128, -128..127.
-fn luma_of(rgb: vec3i) -> i32 {
-    return ((19595 * rgb.r + 38470 * rgb.g + 7471 * rgb.b + HALF) >> 16u) - 128;
-}
-
-/// Cb and Cr minus 128, -128..127. The rounding constant is just below one half, so that pure blue and red stay in range.
-fn chroma_of(rgb: vec3i) -> vec2i {
-    return vec2i(
-        (-11059 * rgb.r - 21709 * rgb.g + 32768 * rgb.b + HALF - 1) >> 16u,
-        (32768 * rgb.r - 27439 * rgb.g - 5329 * rgb.b + HALF - 1) >> 16u,
-    );
-}
+// JFIF colour for decoding: full-range BT.601 on sRGB-encoded values (T.871 section 7).
 
 /// R, G and B in 0..1 from luma and chroma, all three minus 128.
 fn rgb_of(y: f32, cb: f32, cr: f32) -> vec3f {

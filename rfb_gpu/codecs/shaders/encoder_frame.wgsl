@@ -1,44 +1,55 @@
-// What the three encoder stages share: the frame, the segment, and the layout of the buffers between them.
-// The host puts in front: SUBSAMPLED (4:2:0 instead of 4:4:4), MCU_SIZE (pixels: 16 or 8), BLOCKS_PER_MCU (6 or 3),
-// MCUS_PER_SEGMENT (4 or 8). A segment is SEGMENT_BLOCKS blocks in both cases. The first stage also has LINEAR_SOURCE (texels
-// come linear).
+// What the three encoder stages share: the frame, the span, and the layout of the buffers between them.
+// The host puts in front: MCU_WIDTH, MCU_HEIGHT (pixels), LUMA_ACROSS, LUMA_DOWN (luma blocks of an MCU), BLOCKS_PER_MCU,
+// MCUS_PER_SEGMENT. A segment, from one place where decoding can start to the next, is SEGMENT_BLOCKS blocks in all samplings; a
+// span, which is what a workgroup codes, is SEGMENTS_PER_SPAN segments. The row's last span may be short.
 
 struct Frame {
     width: u32,             // pixels
     height: u32,
     origin: vec2u,          // of the frame in the texture
     mcus_per_row: u32,
-    segments_per_row: u32,
+    spans_per_row: u32,
     first_row: u32,         // MCU row of the frame where this band begins
     rows: u32,              // MCU rows in this band
-    scratch_words: u32,     // capacity of `scratch`
+    span_words: u32,        // of `scratch` that a span has
     stream_start: u32,      // byte of `result` where the entropy-coded bytes begin, a multiple of 4
     stream_capacity: u32,   // bytes
     is_last_band: u32,
+    count_every: u32,       // one span of so many is counted for the histogram
 }
 
 const SEGMENT_BLOCKS = 24u;
+const SEGMENTS_PER_SPAN = 4u;
+const SPAN_BLOCKS = 96u;
+const MCUS_PER_SPAN = MCUS_PER_SEGMENT * SEGMENTS_PER_SPAN;
 
-// A segment's code, by encode_segment.
+// A span's code, by encode_span. It lies in `scratch` at span_words times the number of the span.
 struct Record {
-    bits: u32,
-    scratch_start: u32,     // word in `scratch`
+    stuffing: array<u32, 4>,        // 0xFF bytes in it, 16 bits each, if its first whole byte began 0, 1, ... 7 bits into it
+    segment_ends: array<u32, 4>,    // bits from its beginning to the end of each of its segments
+    head: u32,                      // its first 8 bits, zeros where it has fewer
+    tail: u32,                      // its last 8 bits, likewise
 }
 
-// Where a segment goes, by place_segments.
+// Where a span goes, by place_spans.
 struct Place {
     bits_before: u32,       // in its row, before stuffing
     stuffed_before: u32,    // bytes stuffed in its row before the byte that it begins in
-    head: u32,              // the bits of that byte which belong to the segment before, lowest bit last
+    head: u32,              // the bits of that byte which belong to the span before, lowest bit last
 }
 
-// `result`, the buffer that the host reads: status words, a bit position per segment, the stream.
-const RESULT_SCRATCH_USED = 0u;
-const RESULT_STREAM_BYTES = 1u;
-const RESULT_FLAGS = 2u;
-const RESULT_POSITIONS = 16u;
+// `result`, the buffer that the host reads: status words, how often each symbol came, the lengths of the segments (16 bits
+// each, in stream bits), the stream.
+const RESULT_STREAM_BYTES = 0u;
+const RESULT_FLAGS = 1u;
+const RESULT_HISTOGRAM = 16u;
+const RESULT_SEGMENTS = 560u;
 
 const FLAG_OVERFLOW = 1u;
+
+fn span_bits(record: Record) -> u32 {
+    return record.segment_ends[SEGMENTS_PER_SPAN - 1u];
+}
 
 /// The low `count` bits set; count 0..31.
 fn low_bits(count: u32) -> u32 {

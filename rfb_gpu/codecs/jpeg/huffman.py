@@ -1,0 +1,79 @@
+"""Huffman tables that follow the content: what an encoder keeps between frames. Pure NumPy, no GPU.
+
+The GPU counts the symbols of a part of each frame; when tables fitted to them would save enough, the frames from then on use
+those. Every file carries its tables, so a change needs nobody's consent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .tables import STANDARD_HUFFMAN, HuffmanTable, fitted_table
+
+__all__ = ["HISTOGRAM_PARTS", "STANDARD_TABLES", "AdaptiveHuffman"]
+
+# Mirrors encode_span.wgsl.
+HISTOGRAM_PARTS: dict[str, slice] = {
+    "ac_luma": slice(0, 256),
+    "ac_chroma": slice(256, 512),
+    "dc_luma": slice(512, 528),
+    "dc_chroma": slice(528, 544),
+}
+"""Where a histogram of 544 counts has those of each table, by symbol."""
+
+STANDARD_TABLES: tuple[HuffmanTable, ...] = tuple(STANDARD_HUFFMAN[name] for name in HISTOGRAM_PARTS)
+"""Those of T.81 Annex K, in the order of ``HISTOGRAM_PARTS``."""
+
+# Bits that follow a symbol's code: the lower half of an AC symbol, the whole DC symbol.
+_EXTRA_BITS: NDArray[np.int64] = np.concatenate([np.tile(np.arange(256) & 15, 2), np.tile(np.arange(16), 2)])
+
+
+def _lengths(tables: Sequence[HuffmanTable]) -> NDArray[np.int64]:
+    return np.concatenate(
+        [
+            table.lengths(part.stop - part.start)
+            for table, part in zip(tables, HISTOGRAM_PARTS.values(), strict=True)
+        ]
+    )
+
+
+class AdaptiveHuffman:
+    """The tables for the next frame.
+
+    Follows the histograms of the frames before: :meth:`observe` replaces ``tables`` when that saves ``WORTH_IT`` of the bytes.
+    """
+
+    WORTH_IT = 0.02
+    PATIENCE = 16
+    """Frames to wait after tables were fitted in vain; fitting takes about half a millisecond."""
+
+    def __init__(self) -> None:
+        self.tables = STANDARD_TABLES
+        self._lengths = _lengths(self.tables)
+        self._patience = 0
+
+    def observe(self, histogram: NDArray[np.integer]) -> None:
+        """Takes note of how often each symbol came: shape (544,), see ``HISTOGRAM_PARTS``."""
+        if self._patience:
+            self._patience -= 1
+            return
+        code_bits = int(histogram @ self._lengths)
+        least_gain = self.WORTH_IT * (code_bits + int(histogram @ _EXTRA_BITS))
+        # No prefix code takes fewer bits than the entropy.
+        if code_bits - sum(_entropy_bits(histogram[part]) for part in HISTOGRAM_PARTS.values()) <= least_gain:
+            return
+        tables = tuple(fitted_table(name, histogram[part]) for name, part in HISTOGRAM_PARTS.items())
+        lengths = _lengths(tables)
+        if code_bits - int(histogram @ lengths) > least_gain:
+            self.tables, self._lengths = tables, lengths
+        else:
+            self._patience = self.PATIENCE
+
+
+def _entropy_bits(counts: NDArray[np.integer]) -> float:
+    """The Shannon entropy of all symbols together, in bits."""
+    present = counts[counts > 0].astype(np.float64)
+    return float(present @ np.log2(present.sum() / present)) if present.size else 0.0
