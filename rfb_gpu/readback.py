@@ -40,9 +40,12 @@ class GPUFuture(Generic[T]):
         self._value: T = _UNSET
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[GPUFuture[T]], object]] = []
-        self._waiting_for: Wait = None
-        self._follows_loop = False
-        self._advance(None)
+        self._waiting_for: Wait = None  # None: not begun
+        call_soon = detect_current_call_soon_threadsafe()
+        self._follows_loop = call_soon is not None
+        if call_soon is not None:
+            # Not at once: whoever made the GPU work wants to go on, and asking for a map takes as long as submitting the work.
+            call_soon(self._advance, None)
 
     def done(self) -> bool:
         """Whether a result or an error is there."""
@@ -56,7 +59,8 @@ class GPUFuture(Generic[T]):
         """
         while not self.done():
             waiting_for = self._waiting_for
-            _block(waiting_for, timeout)
+            if waiting_for is not None:
+                _block(waiting_for, timeout)
             self._advance(waiting_for)
         if self._error is not None:
             raise self._error
@@ -82,7 +86,8 @@ class GPUFuture(Generic[T]):
             else:
                 # Made before there was a loop: nobody will call us, so a thread waits in our place.
                 waiting_for = self._waiting_for
-                yield from asyncio.get_running_loop().run_in_executor(None, _block, waiting_for, None)
+                if waiting_for is not None:
+                    yield from asyncio.get_running_loop().run_in_executor(None, _block, waiting_for, None)
                 self._advance(waiting_for)
         return self.result()
 

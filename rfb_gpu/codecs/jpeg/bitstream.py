@@ -17,6 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,67 +82,67 @@ class Layout:
     height: int
     subsampling: str
 
-    @property
+    @cached_property
     def is_subsampled(self) -> bool:
         """4:2:0."""
         return self.subsampling == "420"
 
-    @property
+    @cached_property
     def is_gray(self) -> bool:
         """Luma only."""
         return self.subsampling == "gray"
 
-    @property
+    @cached_property
     def luma_across(self) -> int:
         """Luma blocks side by side in an MCU."""
         return _LUMA_SAMPLING[self.subsampling][0]
 
-    @property
+    @cached_property
     def luma_down(self) -> int:
         """Luma blocks one below the other in an MCU."""
         return _LUMA_SAMPLING[self.subsampling][1]
 
-    @property
+    @cached_property
     def mcu_width(self) -> int:
         """Pixels."""
         return 8 * self.luma_across
 
-    @property
+    @cached_property
     def mcu_height(self) -> int:
         """Pixels."""
         return 8 * self.luma_down
 
-    @property
+    @cached_property
     def mcu_size(self) -> int:
         """Side of an MCU in pixels."""
         return self.mcu_height
 
-    @property
+    @cached_property
     def blocks_per_mcu(self) -> int:
         """Those of luma, and one each of Cb and Cr unless the picture is gray."""
         return self.luma_across * self.luma_down + (0 if self.is_gray else 2)
 
-    @property
+    @cached_property
     def mcus_per_segment(self) -> int:
         """So many that a segment is ``SEGMENT_BLOCKS`` blocks."""
         return SEGMENT_BLOCKS // self.blocks_per_mcu
 
-    @property
+    @cached_property
     def mcus_per_row(self) -> int:
         """Also the restart interval."""
         return -(-self.width // self.mcu_width)
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """MCU rows."""
         return -(-self.height // self.mcu_height)
 
-    @property
+    @cached_property
     def segments_per_row(self) -> int:
         """The last one may be short."""
         return -(-self.mcus_per_row // self.mcus_per_segment)
 
-    @property
+    @cached_property
     def constants(self) -> dict[str, bool | int | float]:
         """What the WGSL stages are specialised by."""
         return {

@@ -47,30 +47,26 @@ class AdaptiveHuffman:
     """
 
     WORTH_IT = 0.02
-    PATIENCE = 16
-    """Frames to wait after tables were fitted in vain; fitting takes about half a millisecond."""
 
     def __init__(self) -> None:
         self.tables = STANDARD_TABLES
         self._lengths = _lengths(self.tables)
-        self._patience = 0
+        self._unavoidable = 0.0  # above the entropy, by the best tables last time: a share of all bits
 
     def observe(self, histogram: NDArray[np.integer]) -> None:
         """Takes note of how often each symbol came: shape (544,), see ``HISTOGRAM_PARTS``."""
-        if self._patience:
-            self._patience -= 1
-            return
         code_bits = int(histogram @ self._lengths)
-        least_gain = self.WORTH_IT * (code_bits + int(histogram @ _EXTRA_BITS))
-        # No prefix code takes fewer bits than the entropy.
-        if code_bits - sum(_entropy_bits(histogram[part]) for part in HISTOGRAM_PARTS.values()) <= least_gain:
+        entropy = sum(_entropy_bits(histogram[part]) for part in HISTOGRAM_PARTS.values())
+        bits = code_bits + int(histogram @ _EXTRA_BITS)
+        # Fitting takes half a millisecond, and comes to nothing where the gap to the entropy is what it was the last time.
+        if code_bits - entropy <= (self._unavoidable + self.WORTH_IT) * bits:
             return
         tables = tuple(fitted_table(name, histogram[part]) for name, part in HISTOGRAM_PARTS.items())
         lengths = _lengths(tables)
-        if code_bits - int(histogram @ lengths) > least_gain:
+        fitted_bits = int(histogram @ lengths)
+        self._unavoidable = (fitted_bits - entropy) / bits
+        if code_bits - fitted_bits > self.WORTH_IT * bits:
             self.tables, self._lengths = tables, lengths
-        else:
-            self._patience = self.PATIENCE
 
 
 def _entropy_bits(counts: NDArray[np.integer]) -> float:

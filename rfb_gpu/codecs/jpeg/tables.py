@@ -141,9 +141,9 @@ STANDARD_HUFFMAN: dict[str, HuffmanTable] = {
 def code_lengths(counts: ArrayLike, limits: ArrayLike) -> NDArray[np.int64]:
     """The lengths of the prefix code that takes the fewest bits for symbols that come ``counts`` times.
 
-    Both arguments have shape (symbols,); no code is longer than its entry of ``limits``. Symbols of count 0 get a code as well. The
-    package-merge method of Larmore and Hirschberg (1990), whose coins of denomination 2^-l are here only minted for symbols that may
-    have l bits.
+    Both arguments have shape (symbols,); no code is longer than its entry of ``limits``. Symbols of count 0 get a code as well.
+    The package-merge method of Larmore and Hirschberg (1990), whose coins of denomination 2^-l are here only minted for symbols
+    that may have l bits.
     """
     weights = np.asarray(counts, np.float64)
     limits = np.asarray(limits)
