@@ -5,6 +5,7 @@ import struct
 
 import numpy as np
 import pytest
+import simplejpeg
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -18,7 +19,7 @@ from rfb_gpu.codecs.jpeg.bitstream import (
     index_markers,
     parse,
 )
-from rfb_gpu.codecs.jpeg.tables import quantisation_tables
+from rfb_gpu.codecs.jpeg.tables import STANDARD_HUFFMAN, quantisation_tables
 from tests.reference import jpeg as reference
 
 
@@ -37,12 +38,26 @@ def make_file(width=40, height=24, subsampling="444", quality=80, with_index=Tru
     return first + index + rest + stream, rgb
 
 
-@pytest.mark.parametrize("subsampling", ["444", "420"])
+@pytest.mark.parametrize("subsampling", ["444", "422", "420", "gray"])
 @pytest.mark.parametrize("size", [(1, 1), (40, 24), (333, 50)])
 def test_pillow_opens_what_the_reference_makes(size, subsampling):
-    data, rgb = make_file(*size, subsampling)
-    decoded = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
-    assert decoded.shape == rgb.shape
+    data, _ = make_file(*size, subsampling)
+    decoded = Image.open(io.BytesIO(data))
+    assert decoded.size == size
+    assert decoded.mode == ("L" if subsampling == "gray" else "RGB")
+    file = parse(data)
+    levels, layout = reference.huffman_decode(data)
+    assert layout == file.layout == Layout(*size, subsampling)
+    assert len(file.quantisers) == (1 if subsampling == "gray" else 3)
+    pixels = reference.reconstruct(levels, layout, 80).astype(int)
+    assert np.abs(pixels - np.asarray(decoded.convert("RGB"))).max() <= 4
+
+
+def test_a_file_names_the_tables_that_it_is_coded_with():
+    tables = [STANDARD_HUFFMAN[name] for name in ("dc_chroma", "ac_chroma", "dc_luma", "ac_luma")]
+    _, rest = file_head(Layout(8, 8, "444"), quantisation_tables(80), huffman=tables)
+    first, _ = file_head(Layout(8, 8, "444"), quantisation_tables(80))
+    assert parse(first + rest + bytes(10)).huffman == tuple(tables)
 
 
 def test_an_index_is_found_and_points_where_restart_markers_do():
@@ -95,13 +110,19 @@ def jpeg(**options):
     "options, why",
     [
         ({"progressive": True}, "progressive"),
-        ({"subsampling": 1}, "4:4:4 and 4:2:0"),
         ({}, "restart marker"),
     ],
 )
 def test_foreign_files_say_what_is_foreign(options, why):
     with pytest.raises(ForeignJpegError, match=why):
         parse(jpeg(**options))
+
+
+@pytest.mark.parametrize("subsampling", ["440", "411"])
+def test_other_subsamplings_are_foreign(subsampling):
+    data = simplejpeg.encode_jpeg(np.zeros((40, 40, 3), np.uint8), 80, colorsubsampling=subsampling)
+    with pytest.raises(ForeignJpegError, match="4:4:4, 4:2:2, 4:2:0 and gray"):
+        parse(data)
 
 
 def test_files_of_libjpeg_with_restart_rows_are_taken():
@@ -116,6 +137,18 @@ def test_files_of_libjpeg_with_restart_rows_are_taken():
 def test_what_is_no_jpeg_is_said_to_be_none(data):
     with pytest.raises(CorruptJpegError):
         parse(data)
+
+
+@pytest.mark.parametrize("subsampling", ["444", "422", "420", "gray"])
+def test_a_size_that_the_bytes_cannot_have_is_refused(subsampling):
+    data, _ = make_file(40, 24, subsampling)
+    at = data.index(b"\xff\xc0") + 5
+    enormous = bytearray(data)
+    enormous[at : at + 4] = b"\xff" * 4
+    interval = data.index(b"\xff\xdd") + 4
+    enormous[interval : interval + 2] = struct.pack(">H", Layout(65535, 65535, subsampling).mcus_per_row)
+    with pytest.raises(CorruptJpegError, match="too few for 65535x65535"):
+        parse(enormous)
 
 
 @given(cut=st.integers(0, 3000))

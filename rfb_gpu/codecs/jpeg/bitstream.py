@@ -15,7 +15,7 @@ decoder may) and :class:`CorruptJpegError` for bytes that are no JPEG.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +38,8 @@ __all__ = [
 
 SEGMENT_BLOCKS = 24
 """Blocks from one place where decoding can start to the next: 8 MCUs in 4:4:4, 6 in 4:2:2, 4 in 4:2:0, 24 in gray."""
+
+_STANDARD_HUFFMAN = tuple(STANDARD_HUFFMAN[name] for name in ("dc_luma", "ac_luma", "dc_chroma", "ac_chroma"))
 
 _LUMA_SAMPLING = {"444": (1, 1), "422": (2, 1), "420": (2, 2), "gray": (1, 1)}
 """Luma blocks of an MCU, across and down; chroma, where there is any, has one of each."""
@@ -70,7 +72,7 @@ class CorruptJpegError(JpegError):
 
 
 class ForeignJpegError(JpegError):
-    """A JPEG that our decoder does not take: progressive, another subsampling, no restart markers. Other decoders may."""
+    """A JPEG that the GPU's decoder does not take: progressive, another subsampling, no restart markers. Other decoders may."""
 
 
 @dataclass(frozen=True)
@@ -160,28 +162,46 @@ def _marker(code: int, payload: bytes = b"") -> bytes:
     return struct.pack(">BBH", 0xFF, code, len(payload) + 2) + payload
 
 
-_HUFFMAN_SLOTS = ((0x00, "dc_luma"), (0x10, "ac_luma"), (0x01, "dc_chroma"), (0x11, "ac_chroma"))
+_HUFFMAN_SLOTS = (0x00, 0x10, 0x01, 0x11)
+"""Class and number of the tables that a scan of ours uses: DC luma, AC luma, DC chroma, AC chroma."""
+
+_SCAN = bytes([3, 1, 0x00, 2, 0x11, 3, 0x11, 0, 63, 0])
+_GRAY_SCAN = bytes([1, 1, 0x00, 0, 63, 0])
 
 
-def file_head(layout: Layout, quantisers: NDArray[np.uint8], dpi: int | None = None) -> tuple[bytes, bytes]:
+def file_head(
+    layout: Layout,
+    quantisers: NDArray[np.uint8],
+    dpi: int | None = None,
+    huffman: Sequence[HuffmanTable] = _STANDARD_HUFFMAN,
+) -> tuple[bytes, bytes]:
     """What stands before the entropy-coded bytes, in two parts: the index goes between them.
 
-    ``quantisers`` are the tables for luma and chroma, shape (2, 64), natural order. ``dpi`` is the
-    pixel density for print programs; None says only that pixels are square.
+    Arguments:
+        layout: of the frame.
+        quantisers: the tables for luma and chroma, shape (2, 64), natural order.
+        dpi: the pixel density for print programs; None says only that pixels are square.
+        huffman: the tables that the stream is coded with: DC luma, AC luma, DC chroma, AC chroma.
+
+    A gray file has the luma tables only; the others need not be given.
     """
-    luma, chroma = quantisers[:, ZIGZAG]
-    sampling = 0x22 if layout.is_subsampled else 0x11
     density = struct.pack(">BHH", 0 if dpi is None else 1, dpi or 1, dpi or 1)
     first = bytes([0xFF, _SOI]) + _marker(_APP0, b"JFIF\0\x01\x02" + density + b"\0\0")
-    rest = _marker(_DQT, b"\x00" + luma.tobytes() + b"\x01" + chroma.tobytes())
-    components = bytes([1, sampling, 0, 2, 0x11, 1, 3, 0x11, 1])
-    rest += _marker(_SOF0, struct.pack(">BHHB", 8, layout.height, layout.width, 3) + components)
-    for slot, name in _HUFFMAN_SLOTS:
-        table = STANDARD_HUFFMAN[name]
+    components = bytes([1, layout.luma_across << 4 | layout.luma_down, 0])
+    if not layout.is_gray:
+        components += bytes([2, 0x11, 1, 3, 0x11, 1])
+    kinds = 1 if layout.is_gray else 2
+    rest = _marker(
+        _DQT, b"".join(bytes([slot]) + quantisers[slot][ZIGZAG].tobytes() for slot in range(kinds))
+    )
+    rest += _marker(
+        _SOF0, struct.pack(">BHHB", 8, layout.height, layout.width, len(components) // 3) + components
+    )
+    for slot, table in zip(_HUFFMAN_SLOTS[: 2 * kinds], huffman, strict=False):
         rest += _marker(_DHT, bytes([slot, *table.counts]) + table.symbols)
     if layout.rows > 1:
         rest += _marker(_DRI, struct.pack(">H", layout.mcus_per_row))
-    rest += _marker(_SOS, bytes([3, 1, 0x00, 2, 0x11, 3, 0x11, 0, 63, 0]))
+    rest += _marker(_SOS, _GRAY_SCAN if layout.is_gray else _SCAN)
     return first, rest
 
 
@@ -220,9 +240,9 @@ class JpegFile:
 
     layout: Layout
     quantisers: NDArray[np.uint8]
-    """Per component (Y, Cb, Cr), zigzag order: shape (3, 64)."""
-    huffman: tuple[HuffmanTable, HuffmanTable, HuffmanTable, HuffmanTable]
-    """DC luma, AC luma, DC chroma, AC chroma."""
+    """Per component (Y, Cb, Cr), zigzag order: shape (3, 64), or (1, 64) for gray."""
+    huffman: tuple[HuffmanTable, ...]
+    """DC luma, AC luma, DC chroma, AC chroma; of gray the first two."""
     stream: memoryview
     """The entropy-coded bytes, with stuffing and restart markers, without EOI."""
     mcus_per_entry: int
@@ -316,7 +336,7 @@ def parse(data: bytes | bytearray | memoryview) -> JpegFile:
 
     Raises:
         CorruptJpegError: no JPEG, or a broken one.
-        ForeignJpegError: progressive or arithmetic coding, other than 3 components in 4:4:4 or 4:2:0, more than one scan, or no
+        ForeignJpegError: progressive or arithmetic coding, other than 4:4:4, 4:2:2, 4:2:0 or gray, more than one scan, or no
             restart marker per MCU row.
     """
     view = memoryview(data).cast("B").toreadonly()
@@ -326,6 +346,7 @@ def parse(data: bytes | bytearray | memoryview) -> JpegFile:
     layout: Layout | None = None
     component_quantisers: list[int] = []
     restart_interval = 0
+    scan = b""
     start = 0
 
     for code, payload, after in _segments(view):
@@ -346,20 +367,20 @@ def parse(data: bytes | bytearray | memoryview) -> JpegFile:
         elif code == _SOF0:
             layout, component_quantisers = _parse_frame(payload)
         elif code == _SOS:
-            if bytes(payload) != bytes([3, 1, 0x00, 2, 0x11, 3, 0x11, 0, 63, 0]):
-                raise ForeignJpegError("only one scan of the components 1, 2, 3 is decoded here")
-            start = after
+            scan, start = bytes(payload), after
             break
 
     if layout is None:
         raise CorruptJpegError("the JPEG file has no frame header before its image data")
+    if scan != (_GRAY_SCAN if layout.is_gray else _SCAN):
+        raise ForeignJpegError("only one scan of all components is decoded here")
     if layout.rows > 1 and restart_interval != layout.mcus_per_row:
         raise ForeignJpegError("only files with a restart marker per MCU row are decoded here")
     try:
-        tables = tuple(huffman[slot] for slot in (0x00, 0x10, 0x01, 0x11))
+        tables = tuple(huffman[slot] for slot in _HUFFMAN_SLOTS[: 2 if layout.is_gray else 4])
         quantiser_rows = np.frombuffer(
             b"".join(quantisers[q] for q in component_quantisers), np.uint8
-        ).reshape(3, 64)
+        ).reshape(-1, 64)
     except KeyError:
         raise CorruptJpegError("the JPEG file lacks a table that it uses") from None
 
@@ -368,6 +389,11 @@ def parse(data: bytes | bytearray | memoryview) -> JpegFile:
         stream = stream[:-2]
     if not len(stream):
         raise CorruptJpegError("the JPEG file ends before its image data")
+    # A block takes at least one bit for DC and one for its end. So nobody claims a size, and the memory for it, for nothing.
+    if len(stream) * 8 < 2 * layout.rows * layout.mcus_per_row * layout.blocks_per_mcu:
+        raise CorruptJpegError(
+            f"the JPEG file has {len(stream)} bytes of image data, too few for {layout.width}x{layout.height} pixels"
+        )
     mcus_per_entry, positions = layout.mcus_per_row, None
     if 0 in index:
         try:
@@ -376,19 +402,29 @@ def parse(data: bytes | bytearray | memoryview) -> JpegFile:
             positions = None  # whoever changed the file left its index behind: restart markers tell the truth
     if positions is None:
         mcus_per_entry, positions = layout.mcus_per_row, _restart_positions(stream, layout)
-    return JpegFile(layout, quantiser_rows, tables, stream, mcus_per_entry, positions)  # type: ignore[arg-type]
+    return JpegFile(layout, quantiser_rows, tables, stream, mcus_per_entry, positions)
+
+
+_SUBSAMPLING_BY_FACTORS = {
+    b"\x11\x11\x11": "444",
+    b"\x21\x11\x11": "422",
+    b"\x22\x11\x11": "420",
+    b"\x11": "gray",
+}
 
 
 def _parse_frame(payload: memoryview) -> tuple[Layout, list[int]]:
     if len(payload) < 6:
         raise CorruptJpegError("the frame header is cut off")
     precision, height, width, components = struct.unpack_from(">BHHB", payload)
-    if precision != 8 or components != 3 or len(payload) != 15:
-        raise ForeignJpegError("only 8-bit files of three components are decoded here")
+    if precision != 8:
+        raise ForeignJpegError(f"files of {precision} bits a sample are not decoded here")
+    if len(payload) != 6 + 3 * components:
+        raise CorruptJpegError("the frame header has the wrong length")
     if not width or not height:
         raise CorruptJpegError("the JPEG file has no size")
-    ids, samplings, tables = bytes(payload[6::3]), bytes(payload[7::3]), list(payload[8::3])
-    subsampling = {b"\x11\x11\x11": "444", b"\x22\x11\x11": "420"}.get(samplings)
-    if ids != b"\x01\x02\x03" or subsampling is None:
-        raise ForeignJpegError("only 4:4:4 and 4:2:0 are decoded here")
+    ids, factors, tables = bytes(payload[6::3]), bytes(payload[7::3]), list(payload[8::3])
+    subsampling = _SUBSAMPLING_BY_FACTORS.get(factors)
+    if ids != b"\x01\x02\x03"[: len(ids)] or subsampling is None:
+        raise ForeignJpegError("only 4:4:4, 4:2:2, 4:2:0 and gray are decoded here")
     return Layout(width, height, subsampling), tables
