@@ -197,9 +197,9 @@ class JpegDecoder:
         self._picture_bind_groups: weakref.WeakKeyDictionary[wgpu.GPUTexture, wgpu.GPUBindGroup] = (
             weakref.WeakKeyDictionary()
         )
-        # What the buffers of the same names hold.
+        # What the buffers "huffman" and "tables" are made of.
         self._huffman: tuple[HuffmanTable, ...] = ()
-        self._tables = b""
+        self._quantisers = b""
         self._closed = False
 
     def decode(
@@ -350,6 +350,7 @@ class JpegDecoder:
             ],
             np.uint32,
         )
+        quantisers = file.quantisers.tobytes()
         huffman = decoding_tables(file.huffman) if file.huffman != self._huffman else None
         # All buffers before the first write: a frame that does not fit leaves everything as it was.
         self._reserve("frame", frame.nbytes)
@@ -375,10 +376,9 @@ class JpegDecoder:
         if huffman is not None:
             write(self._buffers["huffman"], 0, huffman)
             self._huffman = file.huffman
-        tables = dequantisation_table(file.quantisers)
-        if tables != self._tables:
-            write(self._buffers["tables"], 0, tables)
-            self._tables = tables
+        if quantisers != self._quantisers:
+            write(self._buffers["tables"], 0, dequantisation_table(file.quantisers))
+            self._quantisers = quantisers
 
     def _reserve(self, name: str, size: int) -> None:
         """Makes the buffer at least ``size`` bytes; one that has to grow gets half as much again, so that it seldom does."""
@@ -402,7 +402,7 @@ class JpegDecoder:
         if name == "huffman":
             self._huffman = ()
         elif name == "tables":
-            self._tables = b""
+            self._quantisers = b""
         self._forget_bind_groups()
 
     def _forget_bind_groups(self) -> None:
