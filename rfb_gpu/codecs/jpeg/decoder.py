@@ -133,7 +133,9 @@ class _Stages:
                 label=label,
                 layout=device.create_pipeline_layout(bind_group_layouts=[self.layouts[stage]]),
                 compute={
-                    "module": shader_module(device, label, assemble(f"jpeg/{stage}.wgsl", constants)),
+                    "module": shader_module(
+                        device, label, assemble(f"jpeg/{stage}.wgsl", constants), loops_end=True
+                    ),
                     "entry_point": stage,
                 },
             )

@@ -49,9 +49,9 @@ var<private> window_bits: u32;
 // The next word as it stands in the stream, asked for ahead of its use; and whether its first byte is a stuffed one.
 var<private> ahead: u32;
 var<private> next_word: u32;
-var<private> begins_stuffed: bool;
+var<private> begins_stuffed: u32;
 
-fn advance_ahead() {
+fn look_ahead() {
     next_word += 1u;
     ahead = 0u;
     if (next_word < frame.stream_words) {
@@ -59,30 +59,34 @@ fn advance_ahead() {
     }
 }
 
-/// Puts the word ahead behind the window, which has fewer than 32 bits; only its bytes from `first_byte` on.
-fn take_word(first_byte: u32) {
-    var bits = (ahead << 24u) | ((ahead & 0xff00u) << 8u) | ((ahead >> 8u) & 0xff00u) | (ahead >> 24u);
-    var count = 32u;
-    let has_ff = ((~ahead - 0x01010101u) & ahead & 0x80808080u) != 0u;
-    if (has_ff || begins_stuffed || first_byte != 0u) {
-        // The byte after 0xFF is stuffed. Were it a marker's, nothing after it would be read.
-        bits = 0u;
-        count = 0u;
-        for (var shift = first_byte * 8u; shift < 32u; shift += 8u) {
-            let byte = (ahead >> shift) & 0xffu;
-            if (begins_stuffed) {
-                begins_stuffed = false;
-            } else {
-                bits |= byte << (24u - count);
-                count += 8u;
-                begins_stuffed = byte == 0xffu;
-            }
-        }
-    }
-    advance_ahead();
+/// Puts bits behind the window, which has fewer than 32.
+fn append(bits: u32, count: u32) {
     window |= bits >> window_bits;
     window_rest = (bits << 1u) << (31u - window_bits);      // a shift by 32 is not defined
     window_bits += count;
+}
+
+/// Fills the window to 32 bits or more, byte by byte, from a byte of the word ahead on.
+fn take_bytes(first_byte: u32) {
+    var shift = first_byte * 8u;
+    while (window_bits < 32u) {
+        var bits = 0u;
+        var count = 0u;
+        for (; shift < 32u; shift += 8u) {
+            // The byte after 0xFF is stuffed. Were it a marker's, nothing after it would be read.
+            let byte = (ahead >> shift) & 0xffu;
+            if (begins_stuffed != 0u) {
+                begins_stuffed = 0u;
+            } else {
+                bits |= byte << (24u - count);
+                count += 8u;
+                begins_stuffed = u32(byte == 0xffu);
+            }
+        }
+        append(bits, count);
+        look_ahead();
+        shift = 0u;
+    }
 }
 
 /// Drops up to 31 bits, and sees to it that 32 are there.
@@ -90,8 +94,15 @@ fn consume(bits: u32) {
     window = (window << bits) | ((window_rest >> 1u) >> (31u - bits));
     window_rest <<= bits;
     window_bits -= bits;
-    while (window_bits < 32u) {
-        take_word(0u);          // 16 bits or more
+    if (window_bits < 32u) {
+        let has_ff = (~ahead - 0x01010101u) & ahead & 0x80808080u;
+        if ((has_ff | begins_stuffed) == 0u) {
+            let halves = (ahead << 16u) | (ahead >> 16u);
+            append(((halves << 8u) & 0xff00ff00u) | ((halves >> 8u) & 0x00ff00ffu), 32u);
+            look_ahead();
+        } else {
+            take_bytes(0u);
+        }
     }
 }
 
@@ -100,13 +111,10 @@ fn seek(position: u32) {
     window = 0u;
     window_rest = 0u;
     window_bits = 0u;
-    begins_stuffed = false;
+    begins_stuffed = 0u;
     next_word = (position >> 5u) - 1u;
-    advance_ahead();
-    take_word((position >> 3u) & 3u);
-    while (window_bits < 32u) {
-        take_word(0u);
-    }
+    look_ahead();
+    take_bytes((position >> 3u) & 3u);
     consume(position & 7u);
 }
 
@@ -141,7 +149,7 @@ fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
     var component = 0u;
     var table = 0u;             // DC luma
     var z = 0u;                 // zigzag position
-    var dc = vec3i(0);
+    var dc = vec3i(0);          // of the component that is being decoded and of those to come
     while (blocks_left > 0u) {
         // One symbol, and the bits of its level.
         var word = fast[table + (window >> (32u - FAST_BITS))];
@@ -161,11 +169,12 @@ fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
         z += (word >> 9u) & 127u;
         if ((table & FAST_SIZE) == 0u) {
             // DC: the difference to the block before of the same component.
-            dc += select(vec3i(0), vec3i(level), vec3u(component) == vec3u(0u, 1u, 2u));
-            level = dc[component];
+            dc.x += level;
+            level = dc.x;
             table += FAST_SIZE;
         }
-        if ((word & TABLE_COEFFICIENT) != 0u && z < 64u && at < frame.list_words) {
+        // A broken file may go beyond position 63. Whoever reads the list takes 6 bits for the position and no block that is not there.
+        if ((word & TABLE_COEFFICIENT) != 0u && at < frame.list_words) {
             list[at] = (((block << 6u) | z) << 16u) | (u32(level) & 0xffffu);
             at += 1u;
         }
@@ -175,7 +184,10 @@ fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
             block += 1u;
             blocks_left -= 1u;
             block_of_mcu = select(block_of_mcu + 1u, 0u, block_of_mcu + 1u == BLOCKS_PER_MCU);
-            component = component_of(block_of_mcu);
+            if (component_of(block_of_mcu) != component) {
+                component = component_of(block_of_mcu);
+                dc = dc.yzx;
+            }
             table = select(2u * FAST_SIZE, 0u, component == 0u);
             if (block == SEGMENT_BLOCKS || blocks_left == 0u) {
                 segments[segment] = vec2u(segment_start, at - segment_start);
@@ -185,5 +197,5 @@ fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
             }
         }
     }
-    entry_dc[entry] = vec4i(dc, 0);
+    entry_dc[entry] = vec4i(dc, 0);     // a whole number of MCUs: Y is first again
 }
