@@ -15,12 +15,13 @@ const dqt = (slot, value) => marker(0xdb, [slot, ...new Array(64).fill(value)]);
 const sof = (width, height, { code = 0xc0, sampling = 0x11, precision = 8 } = {}) =>
   marker(code, [precision, ...u16(height), ...u16(width), 3, 1, sampling, 0, 2, 0x11, 1, 3, 0x11, 1]);
 const SOS = marker(0xda, [3, 1, 0x00, 2, 0x11, 3, 0x11, 0, 63, 0]);
-const index = (mcus, first, bits) =>
+const index = (first, bits, segments, blocks = 24) =>
   marker(0xe9, [
-    ...[0x52, 0x46, 0x42, 0x47, 0, 1, 0],
-    ...little(mcus, 2),
+    ...[0x52, 0x46, 0x42, 0x47, 0, 2, 0],
+    ...little(blocks, 2),
     ...little(first, 4),
     ...bits.flatMap((count) => little(count, 2)),
+    ...segments.flatMap((count, i) => (i % 2 ? [] : [count | ((segments[i + 1] ?? 0) << 4)])),
   ]);
 
 const TABLES = [...dqt(0, 3), ...dqt(1, 5), ...[0x00, 0x10, 0x01, 0x11].flatMap((slot) => dht(slot))];
@@ -36,6 +37,11 @@ const ROWS = [
 const STARTS = [0, 8 * 45, 8 * 90];
 /** The bits from one entry to the next, two of them in each row. */
 const BITS = [13, 347, 8, 352, 4, 300];
+/** The segments of these entries: two, and the rest of the row. */
+const SEGMENTS = [2, 0, 2, 0, 1, 0];
+
+const positions = ({ entries }) => [...entries].filter((_, i) => i % 2 === 0).slice(0, -1);
+const firstSegments = ({ entries }) => [...entries].filter((_, i) => i % 2 === 1);
 const whole = ({ head = [], frame = sof(130, 20), interval = 17 } = {}) =>
   file(TABLES, frame, marker(0xdd, u16(interval)), head, SOS, ...ROWS);
 
@@ -49,8 +55,8 @@ test("a file is taken apart, rows found by their restart markers", () => {
     [130, 20, "444", 17, 3, 3],
   );
   assert.deepEqual([...read.stream], ROWS.flat());
-  assert.deepEqual([...read.positions], STARTS);
-  assert.deepEqual([read.mcusPerEntry, read.entriesPerRow], [17, 1]);
+  assert.deepEqual(positions(read), STARTS);
+  assert.deepEqual(firstSegments(read), [0, 3, 6, 9]);
   assert.deepEqual([read.quantisers[0], read.quantisers[64], read.quantisers[191]], [3, 5, 5]);
   assert.equal(read.huffman.length, 4);
 });
@@ -87,27 +93,34 @@ test("a window into a larger buffer is read in place", () => {
 });
 
 test("the index says where entries begin, over several markers", () => {
-  const read = parse(whole({ head: [...index(16, 2, BITS.slice(2)), ...index(16, 0, BITS.slice(0, 2))] }));
-  assert.deepEqual([read.mcusPerEntry, read.entriesPerRow], [16, 2]);
-  assert.deepEqual([...read.positions], [0, 13, 360, 368, 720, 724]);
+  const head = [
+    ...index(2, BITS.slice(2), SEGMENTS.slice(2)),
+    ...index(0, BITS.slice(0, 2), SEGMENTS.slice(0, 2)),
+  ];
+  const read = parse(whole({ head }));
+  assert.deepEqual(positions(read), [0, 13, 360, 368, 720, 724]);
+  assert.deepEqual(firstSegments(read), [0, 2, 3, 5, 6, 7, 9]);
 });
 
 test("an index that does not fit gives way to the restart markers", () => {
   const wrong = {
-    "too few entries": index(16, 0, BITS.slice(0, 5)),
-    "entries inside segments": index(12, 0, BITS),
-    "no MCUs": index(0, 0, BITS),
-    "points outside": index(16, 0, [...BITS.slice(0, 5), 65535]),
-    "rows within bytes": index(16, 0, [13, 346, 9, 352, 4, 300]),
-    "first marker missing": index(16, 1, BITS),
-    "cut off": marker(0xe9, [0x52, 0x46, 0x42, 0x47, 0, 1, 0]),
+    "too few rows": index(0, BITS.slice(0, 4), SEGMENTS.slice(0, 4)),
+    "too many rows": index(0, [...BITS, 4], [...SEGMENTS, 0]),
+    "a row too long": index(0, BITS, [3, ...SEGMENTS.slice(1)]),
+    "a row without an end": index(0, BITS.slice(0, 5), SEGMENTS.slice(0, 5)),
+    "other segments": index(0, BITS, SEGMENTS, 30),
+    "points outside": index(0, [...BITS.slice(0, 5), 65535], SEGMENTS),
+    "rows within bytes": index(0, [13, 346, 9, 352, 4, 300], SEGMENTS),
+    "first marker missing": index(1, BITS, SEGMENTS),
+    "a part cut off": index(0, BITS, SEGMENTS.slice(0, 4)),
+    "cut off": marker(0xe9, [0x52, 0x46, 0x42, 0x47, 0, 2, 0]),
     "another's marker": marker(
       0xe9,
       [..."ICC_PROFILE and so on"].map((c) => c.charCodeAt(0)),
     ),
   };
   for (const [what, head] of Object.entries(wrong)) {
-    assert.deepEqual([...parse(whole({ head })).positions], STARTS, what);
+    assert.deepEqual(positions(parse(whole({ head }))), STARTS, what);
   }
 });
 
@@ -153,7 +166,7 @@ test("broken files are corrupt", () => {
 });
 
 test("whatever the bytes, parsing ends with a file in bounds or with a JpegError", () => {
-  const good = whole({ head: index(16, 0, BITS) });
+  const good = whole({ head: index(0, BITS, SEGMENTS) });
   let random = 12345;
   const next = (below) => {
     random = (Math.imul(random, 1103515245) + 12345) >>> 0;
@@ -168,10 +181,12 @@ test("whatever the bytes, parsing ends with a file in bounds or with a JpegError
     try {
       const result = parse(bytes);
       read += 1;
-      const { layout, positions } = result;
-      assert.equal(positions.length, layout.rows * result.entriesPerRow);
-      assert.ok(result.entriesPerRow * result.mcusPerEntry >= layout.mcusPerRow);
-      assert.ok(positions.every((position) => position <= (result.stream.length + 2) * 8));
+      const { rows, segmentsPerRow } = result.layout;
+      const first = firstSegments(result);
+      assert.equal(first.at(-1), rows * segmentsPerRow);
+      assert.ok(first.every((segment, i) => i === 0 || segment > first[i - 1]));
+      assert.equal(first.filter((segment) => segment % segmentsPerRow === 0).length, rows + 1);
+      assert.ok(positions(result).every((position) => position <= (result.stream.length + 2) * 8));
       assert.ok(decodingTables(result.huffman).length >= 4096);
     } catch (error) {
       if (!(error instanceof JpegError)) {

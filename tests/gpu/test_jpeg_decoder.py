@@ -1,5 +1,6 @@
 """The decoder against libjpeg-turbo, on our files and on others, and against bytes that mean harm."""
 
+import gc
 import os
 
 import numpy as np
@@ -172,6 +173,7 @@ KINDS_OF_OBJECTS = ("Buffer", "BindGroup", "ComputePipeline", "Texture", "Textur
 
 
 def object_counts():
+    gc.collect()
     counts = wgpu.diagnostics.object_counts.get_dict()
     return {kind: counts[kind]["count"] for kind in KINDS_OF_OBJECTS}
 
@@ -277,7 +279,8 @@ def test_thousands_of_broken_files_do_no_harm(device, decoder):
     originals = [reference_file(image[..., :3], 90, subsampling) for subsampling in SUBSAMPLINGS]
     originals += [libjpeg_file(image, 90, subsampling, optimize=True) for subsampling in SUBSAMPLINGS]
     originals.append(libjpeg_file(image, 80, "420", progressive=True))
-    assert any(parse(data).positions.shape[1] > 1 for data in originals[:4])
+    files = [parse(data) for data in originals[:4]]
+    assert any(file.positions.size > file.layout.rows for file in files)
     decoded = 0
     for i, mutant in enumerate(mutants_of_all(originals, count, rng)):
         try:

@@ -141,9 +141,14 @@ def test_decoder_stages(device, kind, width, height, quality, subsampling):
 
     # Code to list.
     buffers = decoder._buffers
-    segments = words(device, buffers["segments"], 2 * layout.rows * layout.segments_per_row).reshape(-1, 2)
+    segments = words(device, buffers["segments"], 2 * layout.rows * layout.segments_per_row)
+    segments = segments.reshape(-1, 2).astype(int)
     entry_dc = words(device, buffers["entry_dc"], 4 * file.positions.size).astype(np.int32)
-    entry_dc = entry_dc.reshape(layout.rows, -1, 4)[..., :3]
+    entry_dc = entry_dc.reshape(-1, 4)
+    np.testing.assert_array_equal(entry_dc[:, 3], file.first_segments)
+    segments[:, 1], segment_entry = segments[:, 1] & 2047, segments[:, 1] >> 11
+    last = np.searchsorted(file.first_segments, np.arange(len(segments)), "right") - 1
+    np.testing.assert_array_equal(segment_entry, last)
     elements = words(device, buffers["list"], int(segments.sum(1).max())).astype(int)
     levels = np.zeros_like(expected).reshape(layout.rows, -1, 64)
     for i, (start, count) in enumerate(segments):
@@ -151,10 +156,10 @@ def test_decoder_stages(device, kind, width, height, quality, subsampling):
         part = elements[start : start + count]
         block = (part >> 22) + segment * SEGMENT_BLOCKS
         levels[row, block, part >> 16 & 63] = (part & 0xFFFF).astype(np.uint16).view(np.int16)
-        entry = segment * layout.mcus_per_segment // file.mcus_per_entry
+        row_entry = np.searchsorted(file.first_segments, row * layout.segments_per_row)
         for n in np.unique(block):
             component = reference.component_of(n % layout.blocks_per_mcu, layout)
-            levels[row, n, 0] += entry_dc[row, :entry, component].sum()
+            levels[row, n, 0] += entry_dc[row_entry : last[i], component].sum()
     np.testing.assert_array_equal(levels.reshape(expected.shape), expected)
 
     # List to samples of chroma.

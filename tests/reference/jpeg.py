@@ -191,7 +191,8 @@ def huffman_decode(data: bytes) -> tuple[Levels, Layout]:
     file = parse(data)
     layout = file.layout
     levels = np.zeros((layout.rows, layout.mcus_per_row, layout.blocks_per_mcu, 64), int)
-    starts = [int(p) // 8 for p in file.positions[:, 0]] + [len(file.stream) + 2]
+    row_starts = file.positions[file.first_segments % layout.segments_per_row == 0]
+    starts = [int(position) // 8 for position in row_starts] + [len(file.stream) + 2]
     for row in range(layout.rows):
         stuffed = bytes(file.stream[starts[row] : starts[row + 1] - 2])
         reader = Reader("".join(f"{byte:08b}" for byte in stuffed.replace(b"\xff\0", b"\xff")))

@@ -63,12 +63,53 @@ def test_a_file_names_the_tables_that_it_is_coded_with():
 def test_an_index_is_found_and_points_where_restart_markers_do():
     data, _ = make_file(333, 100)
     file = parse(data)
-    assert file.positions.shape == (13, 6)
+    assert file.first_segments.tolist() == list(range(13 * 6))
     without, _ = make_file(333, 100, with_index=False)
     by_markers = parse(without)
-    assert by_markers.positions.shape == (13, 1)
-    np.testing.assert_array_equal(file.positions[:, 0], by_markers.positions[:, 0])
-    assert file.mcus_per_entry % file.layout.mcus_per_segment == 0
+    assert by_markers.first_segments.tolist() == list(range(0, 13 * 6, 6))
+    np.testing.assert_array_equal(file.positions[::6], by_markers.positions)
+
+
+def index_of(layout, bits):
+    """What parse makes of the index for segments of so many bits, and how many bytes it takes."""
+    positions = (np.cumsum(bits) - bits.ravel()).reshape(bits.shape)
+    stream_bytes = int(bits.sum()) // 8
+    markers = index_markers(layout, positions, stream_bytes)
+    first, rest = file_head(layout, quantisation_tables(80))
+    file = parse(first + markers + rest + bytes(stream_bytes - 2) + b"\xff\xd9")
+    np.testing.assert_array_equal(file.positions, positions.ravel()[file.first_segments])
+    return file.first_segments, len(markers)
+
+
+def test_entries_are_short_where_there_is_much_to_decode():
+    layout = Layout(4000, 800, "444")
+    bits = np.full((layout.rows, layout.segments_per_row), 160)
+    bits[20:60, 20:30] = 2400
+    first, size = index_of(layout, bits)
+    work = np.add.reduceat(bits.ravel() + 96, first)
+    assert size <= bits.sum() / 8 / 80 + 40
+    assert len(first) > 0.8 * size / 2.5
+    assert work.max() < 2.5 * work.mean()
+    assert np.diff(first).max() > 4
+    assert set(range(0, layout.rows * layout.segments_per_row, layout.segments_per_row)) <= set(
+        first.tolist()
+    )
+
+
+@given(st.data())
+def test_any_index_says_where_entries_begin(data):
+    layout = Layout(data.draw(st.integers(65, 9000)), data.draw(st.integers(1, 80)), "444")
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    size = (layout.rows, layout.segments_per_row)
+    bits = (8 * np.exp(rng.normal(data.draw(st.floats(3, 6)), data.draw(st.floats(0, 1)), size)) + 96).astype(
+        int
+    )
+    bits[:, -1] += -bits.sum(1) % 8  # rows begin with bytes
+    positions = (np.cumsum(bits) - bits.ravel()).reshape(bits.shape)
+    stream_bytes = int(bits.sum()) // 8
+    if index_markers(layout, positions, stream_bytes):
+        _, length = index_of(layout, bits)
+        assert length <= stream_bytes / 80 + 40
 
 
 def test_a_stale_index_is_not_believed():
@@ -76,7 +117,7 @@ def test_a_stale_index_is_not_believed():
     at = data.index(b"RFBG\0") + 13
     broken = bytearray(data)
     broken[at : at + 2] = struct.pack("<H", 0xFFFF)
-    assert parse(broken).positions.shape == (13, 1)
+    assert parse(broken).positions.size == 13
 
 
 def test_large_indexes_take_several_markers():
@@ -127,7 +168,7 @@ def test_other_subsamplings_are_foreign(subsampling):
 
 def test_files_of_libjpeg_with_restart_rows_are_taken():
     file = parse(jpeg(subsampling=0, restart_marker_rows=1))
-    assert file.positions.shape == (5, 1)
+    assert file.positions.size == 5
     levels, layout = reference.huffman_decode(jpeg(subsampling=0, restart_marker_rows=1))
     assert levels.shape == (5, 5, 3, 64)
     assert layout == Layout(40, 40, "444")
@@ -171,4 +212,7 @@ def test_mutated_files_never_crash_and_stay_within_bounds(data):
     except JpegError:
         return
     assert file.positions.max(initial=0) <= (len(file.stream) + 2) * 8
-    assert file.positions.shape == (file.layout.rows, -(-file.layout.mcus_per_row // file.mcus_per_entry))
+    per_row = file.layout.segments_per_row
+    assert file.positions.shape == file.first_segments.shape
+    assert np.all(np.diff(file.first_segments.astype(int), append=per_row * file.layout.rows) > 0)
+    assert set(range(0, per_row * file.layout.rows, per_row)) <= set(file.first_segments.tolist())

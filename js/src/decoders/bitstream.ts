@@ -25,8 +25,8 @@ const HUFFMAN_SLOTS = [0x00, 0x10, 0x01, 0x11];
 const SCAN = "3,1,0,2,17,3,17,0,63,0";
 const GRAY_SCAN = "1,1,0,0,63,0";
 
-/** "RFBG" 0, version 1, one byte reserved, MCUs per entry (u16), first entry (u32), all little-endian. */
-const INDEX_NAME = Uint8Array.of(0x52, 0x46, 0x42, 0x47, 0, 1);
+/** "RFBG" 0, version 2, one byte reserved, blocks per segment (u16), first entry (u32), all little-endian. */
+const INDEX_NAME = Uint8Array.of(0x52, 0x46, 0x42, 0x47, 0, 2);
 const INDEX_HEAD_BYTES = 13;
 
 export class JpegError extends Error {}
@@ -98,11 +98,9 @@ export interface JpegFile {
   readonly huffman: readonly HuffmanTable[];
   /** The entropy-coded bytes, with stuffing and restart markers, without EOI. */
   readonly stream: Uint8Array<ArrayBuffer>;
-  /** MCUs from one entry to the next; a multiple of those in a segment, or the whole row. */
-  readonly mcusPerEntry: number;
-  readonly entriesPerRow: number;
-  /** Bit position in the stream of every entry, row by row. */
-  readonly positions: Uint32Array<ArrayBuffer>;
+  /** Two numbers for every entry, a place where decoding can start: its bit position in the stream and its first segment, counted
+   * over all rows. Every row begins an entry. At the end once more two, the last of which is the number of segments. */
+  readonly entries: Uint32Array<ArrayBuffer>;
 }
 
 export function layoutOf(width: number, height: number, subsampling: Subsampling): Layout {
@@ -123,7 +121,7 @@ export function layoutOf(width: number, height: number, subsampling: Subsampling
 export function parse(data: Uint8Array<ArrayBuffer>): JpegFile {
   const quantisers = new Map<number, Uint8Array>();
   const huffman = new Map<number, HuffmanTable>();
-  const index = new Map<number, IndexPart>();
+  const index = new Map<number, Uint8Array>();
   let frame: { layout: Layout; quantisers: Uint8Array } | null = null;
   let restartInterval = 0;
   let scan = "";
@@ -180,7 +178,7 @@ export function parse(data: Uint8Array<ArrayBuffer>): JpegFile {
   }
   // Whoever changed a file may have left its index behind; the restart markers tell the truth.
   const entries = indexEntries(index, layout, stream.length + 2) ?? restartEntries(stream, layout);
-  return { layout, quantisers: quantiserRows, huffman: used, stream, ...entries };
+  return { layout, quantisers: quantiserRows, huffman: used, stream, entries };
 }
 
 interface Segment {
@@ -287,74 +285,79 @@ const SAMPLINGS: Readonly<Record<string, Subsampling>> = {
 
 // ----- where decoding can start
 
-interface IndexPart {
-  mcusPerEntry: number;
-  /** u16 each: bits from one entry to the next. */
-  bits: DataView;
-}
-
-type Entries = Pick<JpegFile, "mcusPerEntry" | "entriesPerRow" | "positions">;
-
-function readIndex(payload: Uint8Array, parts: Map<number, IndexPart>): void {
-  if (payload.length < INDEX_HEAD_BYTES || payload.length % 2 !== INDEX_HEAD_BYTES % 2) {
+function readIndex(payload: Uint8Array, parts: Map<number, Uint8Array>): void {
+  if (payload.length < INDEX_HEAD_BYTES || !startsWith(payload, INDEX_NAME)) {
     return;
   }
-  if (startsWith(payload, INDEX_NAME)) {
-    const view = new DataView(payload.buffer, payload.byteOffset, payload.byteLength);
-    const bits = new DataView(
-      payload.buffer,
-      payload.byteOffset + INDEX_HEAD_BYTES,
-      payload.length - INDEX_HEAD_BYTES,
-    );
-    parts.set(view.getUint32(9, true), { mcusPerEntry: view.getUint16(7, true), bits });
+  const view = new DataView(payload.buffer, payload.byteOffset, payload.byteLength);
+  if (view.getUint16(7, true) === SEGMENT_BLOCKS) {
+    parts.set(view.getUint32(9, true), payload.subarray(INDEX_HEAD_BYTES));
   }
 }
 
 /** The entries that the index names, or null when there is none that fits the file. */
-function indexEntries(parts: Map<number, IndexPart>, layout: Layout, streamBytes: number): Entries | null {
-  const mcusPerEntry = parts.get(0)?.mcusPerEntry ?? 0;
-  if (mcusPerEntry < 1 || mcusPerEntry % layout.geometry.mcusPerSegment !== 0) {
+function indexEntries(
+  parts: Map<number, Uint8Array>,
+  layout: Layout,
+  streamBytes: number,
+): Uint32Array<ArrayBuffer> | null {
+  const { rows, segmentsPerRow } = layout;
+  const ordered = [...parts].sort(([a], [b]) => a - b);
+  const sizes = ordered.map(([, part]) => Math.floor((part.length * 2) / 5));
+  const count = sizes.reduce((sum, size) => sum + size, 0);
+  if (count === 0 || count > rows * segmentsPerRow) {
     return null;
   }
-  const entriesPerRow = Math.ceil(layout.mcusPerRow / mcusPerEntry);
-  const ordered = [...parts].sort(([a], [b]) => a - b).map(([, part]) => part.bits);
-  const count = ordered.reduce((sum, bits) => sum + bits.byteLength / 2, 0);
-  if (count !== layout.rows * entriesPerRow) {
-    return null;
-  }
-  const positions = new Uint32Array(count);
+  const entries = new Uint32Array(2 * (count + 1));
   let entry = 0;
   let position = 0;
-  for (const bits of ordered) {
-    for (let at = 0; at < bits.byteLength; at += 2) {
-      if (entry % entriesPerRow === 0 && position % 8 !== 0) {
-        return null; // rows begin with bytes
+  let row = 0;
+  let inRow = 0;
+  for (const [i, [first, part]] of ordered.entries()) {
+    const size = sizes[i]!;
+    if (first !== entry || part.length !== 2 * size + Math.ceil(size / 2)) {
+      return null; // a part is missing or cut off
+    }
+    for (let k = 0; k < size; k++) {
+      if (inRow >= segmentsPerRow || (inRow === 0 && position % 8 !== 0)) {
+        return null; // a row has too many segments, or does not begin with a byte
       }
-      positions[entry] = position;
-      position += bits.getUint16(at, true);
+      entries[2 * entry] = position;
+      entries[2 * entry + 1] = row * segmentsPerRow + inRow;
       entry += 1;
+      position += part[2 * k]! | (part[2 * k + 1]! << 8);
+      const segments = (part[2 * size + (k >> 1)]! >> (4 * (k & 1))) & 15;
+      inRow += segments;
+      if (segments === 0) {
+        row += 1;
+        inRow = 0;
+      }
     }
   }
-  return position <= streamBytes * 8 ? { mcusPerEntry, entriesPerRow, positions } : null;
+  entries[2 * count + 1] = rows * segmentsPerRow;
+  return row === rows && inRow === 0 && position <= streamBytes * 8 ? entries : null;
 }
 
 /** An entry per MCU row, by looking for the restart markers. */
-function restartEntries(stream: Uint8Array, layout: Layout): Entries {
-  const positions = new Uint32Array(layout.rows);
+function restartEntries(stream: Uint8Array, layout: Layout): Uint32Array<ArrayBuffer> {
+  const entries = new Uint32Array(2 * (layout.rows + 1));
+  for (let row = 0; row <= layout.rows; row++) {
+    entries[2 * row + 1] = row * layout.segmentsPerRow;
+  }
   let found = 0;
   for (let at = stream.indexOf(0xff); at >= 0; at = stream.indexOf(0xff, at + 1)) {
     const next = stream[at + 1] ?? 0;
     if (next >= RST0 && next <= RST7) {
       found += 1;
       if (found < layout.rows) {
-        positions[found] = (at + 2) * 8;
+        entries[2 * found] = (at + 2) * 8;
       }
     }
   }
   if (found !== layout.rows - 1) {
     throw new CorruptJpegError(`the JPEG file has ${found} restart markers where ${layout.rows - 1} belong`);
   }
-  return { mcusPerEntry: layout.mcusPerRow, entriesPerRow: 1, positions };
+  return entries;
 }
 
 // ----- small things

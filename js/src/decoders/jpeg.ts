@@ -156,7 +156,8 @@ export class JpegDecoder {
   }
 
   #upload(file: JpegFile): void {
-    const { layout, stream, positions } = file;
+    const { layout, stream } = file;
+    const entryCount = file.entries.length / 2 - 1;
     const { queue } = this.#device;
     const blocks = layout.rows * layout.mcusPerRow * layout.geometry.blocksPerMcu;
     // A coefficient takes two bits or more, so half the bit position is place enough; then a DC element per block.
@@ -167,11 +168,11 @@ export class JpegDecoder {
     // All buffers before the first write: a frame that does not fit must leave the last one's data alone.
     const frame = this.#reserve("frame", 48, GPUBufferUsage.UNIFORM);
     const streamBuffer = this.#reserve("stream", streamWords * 4);
-    const entries = this.#reserve("entries", positions.byteLength);
+    const entries = this.#reserve("entries", file.entries.byteLength);
     const tables = this.#reserve("tables", (192 + 64) * 4);
     this.#reserve("list", listWords * 4);
     this.#reserve("segments", layout.rows * layout.segmentsPerRow * 8);
-    this.#reserve("entryDc", positions.length * 16);
+    this.#reserve("entryDc", entryCount * 16);
     this.#reserve("chroma", chromaSamples * 4);
     const huffman = huffmanWords && this.#reserve("huffman", huffmanWords.byteLength);
 
@@ -184,10 +185,10 @@ export class JpegDecoder {
         layout.mcusPerRow,
         layout.rows,
         layout.segmentsPerRow,
-        file.mcusPerEntry,
-        file.entriesPerRow,
+        entryCount,
         streamWords,
         listWords,
+        0,
         0,
         0,
         0,
@@ -201,7 +202,7 @@ export class JpegDecoder {
       tail.set(stream.subarray(whole));
       queue.writeBuffer(streamBuffer, whole, tail);
     }
-    queue.writeBuffer(entries, 0, positions);
+    queue.writeBuffer(entries, 0, file.entries);
     if (huffman) {
       queue.writeBuffer(huffman, 0, huffmanWords);
       this.#huffman = file.huffman.map(({ counts, symbols }) => ({
@@ -277,12 +278,12 @@ function isSubsampled({ geometry }: Layout): boolean {
 }
 
 /** What the GPU does for a file, in order: a stage, and how many workgroups across and down. */
-function dispatches({ layout, positions }: JpegFile): [StageName, number, number][] {
+function dispatches({ layout, entries }: JpegFile): [StageName, number, number][] {
   const { geometry, segmentsPerRow, rows } = layout;
   const groups = (blocksTaken: number) =>
     Math.ceil(segmentsPerRow / Math.floor(GROUP_BLOCKS / (blocksTaken * geometry.mcusPerSegment)));
   const plan: [StageName, number, number][] = [
-    ["huffman_decode", Math.ceil(positions.length / ENTRIES_PER_WORKGROUP), 1],
+    ["huffman_decode", Math.ceil((entries.length / 2 - 1) / ENTRIES_PER_WORKGROUP), 1],
   ];
   if (isSubsampled(layout)) {
     plan.push(["reconstruct_chroma", groups(2), rows]);

@@ -3,10 +3,12 @@
 A file of ours is a baseline JPEG (ITU-T T.81, T.871) with a restart marker after every MCU row and, where it is worth its bytes, an
 index in APP9 markers that lets a decoder start in many places at once. Other decoders skip the index.
 
-The index: ``"RFBG" 0``, version (u8), reserved (u8), MCUs per entry (u16), number of the marker's first entry (u32), then u16 each:
-the bits from the start of one entry to the start of the next, counted in the stuffed stream including padding and restart
-markers. Every MCU row begins a new entry. Little-endian, unlike the rest of the file. More than
-``INDEX_ENTRIES_PER_MARKER`` entries take several markers.
+The index: ``"RFBG" 0``, version (u8), reserved (u8), blocks per segment (u16), number of the marker's first entry (u32); then
+for each of the marker's entries, a u16: the bits from its start to the start of the next, counted in the stuffed stream including
+padding and restart markers; then for each half a byte, low half first: how many segments it is, or 0 for all that are left
+of the MCU row, as the last entry of every row has it. Little-endian, unlike the rest of the file. More than
+``INDEX_ENTRIES_PER_MARKER`` entries take several markers. Entries hold many segments where there is little to decode and few where
+there is much, because a decoder is done when the longest one is.
 
 Nothing here trusts its input: :func:`parse` raises :class:`ForeignJpegError` for files that our decoder does not take (another
 decoder may) and :class:`CorruptJpegError` for bytes that are no JPEG.
@@ -49,13 +51,17 @@ SUBSAMPLINGS = ("444", "420")
 MAX_SIDE = 65535
 """T.81: width and height are 16-bit fields."""
 
-INDEX_ENTRIES_PER_MARKER = 32_000
+INDEX_ENTRIES_PER_MARKER = 26_000
 INDEX_BUDGET = 1 / 80
 """An index may take this share of the entropy-coded bytes; without it, decoders start at restart markers only."""
 
 _INDEX_HEAD = struct.Struct("<5sBBHI")
 _INDEX_NAME = b"RFBG\0"
-_INDEX_VERSION = 1
+_INDEX_VERSION = 2
+_ENTRY_BYTES = 2.5
+_MOST_SEGMENTS = 15
+_SEGMENT_COST_BITS = 96
+"""What a segment costs a decoder besides its bits: symbols count, and every block has two, however short."""
 
 _SOI, _EOI, _SOS, _DQT, _DHT, _DRI, _SOF0 = 0xD8, 0xD9, 0xDA, 0xDB, 0xC4, 0xDD, 0xC0
 _APP0, _APP9 = 0xE0, 0xE9
@@ -213,25 +219,52 @@ def index_markers(layout: Layout, positions: NDArray[np.integer], stream_bytes: 
         positions: bit position of every segment in the stream, shape (rows, segments_per_row).
         stream_bytes: length of the stream with all markers.
     """
-    affordable = int(stream_bytes * INDEX_BUDGET) // 2 // layout.rows
-    if affordable < 2:
+    affordable = int(stream_bytes * INDEX_BUDGET / _ENTRY_BYTES)
+    if affordable < 2 * layout.rows:
         return b""
-    per_entry = -(-layout.segments_per_row // min(affordable, layout.segments_per_row))
-    starts = positions[:, ::per_entry].ravel().astype(np.int64)
-    bits = np.diff(starts, append=stream_bytes * 8)
-    if bits.max() > 0xFFFF:
+    starts = np.append(positions.ravel(), stream_bytes * 8).astype(np.int64)
+    bits: NDArray[np.int64] = starts[1:] - starts[:-1]
+    first = _entry_starts(bits.reshape(layout.rows, -1), affordable)
+    entry_bits = np.diff(starts[first], append=starts[-1])
+    if entry_bits.max() > 0xFFFF:
         return b""  # a stretch of near-incompressible noise: restart markers have to do
-    entries = bits.astype("<u2").tobytes()
-    mcus = per_entry * layout.mcus_per_segment
-    step = INDEX_ENTRIES_PER_MARKER
-    return b"".join(
-        _marker(
-            _APP9,
-            _INDEX_HEAD.pack(_INDEX_NAME, _INDEX_VERSION, 0, mcus, first)
-            + entries[2 * first : 2 * (first + step)],
-        )
-        for first in range(0, bits.size, step)
-    )
+    counts = np.diff(first, append=bits.size)
+    counts[np.append(first[1:], 0) % layout.segments_per_row == 0] = 0
+    markers = []
+    for at in range(0, first.size, INDEX_ENTRIES_PER_MARKER):
+        part = slice(at, at + INDEX_ENTRIES_PER_MARKER)
+        halves = np.append(counts[part], [0] * (counts[part].size % 2)).astype(np.uint8)
+        head = _INDEX_HEAD.pack(_INDEX_NAME, _INDEX_VERSION, 0, SEGMENT_BLOCKS, at)
+        entries = entry_bits[part].astype("<u2").tobytes() + (halves[::2] | halves[1::2] << 4).tobytes()
+        markers.append(_marker(_APP9, head + entries))
+    return b"".join(markers)
+
+
+def _entry_starts(bits: NDArray[np.int64], affordable: int) -> NDArray[np.int64]:
+    """Number of each entry's first segment: so many entries as are affordable, at least one per row, about equally much work.
+
+    ``bits`` are those of each segment, shape (rows, segments per row).
+    """
+    cost = bits + _SEGMENT_COST_BITS
+    end = np.cumsum(cost, 1)
+    middle = end - cost / 2
+    target = end[:, -1].sum() / (affordable - len(bits))
+    while True:
+        # The segments whose middle falls into the same stretch of the row are an entry.
+        stretch = (middle * (1 / target)).astype(np.int32)
+        begins = np.ones(bits.shape, bool)
+        begins[:, 1:] = stretch[:, 1:] != stretch[:, :-1]
+        first = np.flatnonzero(begins)
+        if first.size > affordable:
+            target *= 1.25
+            continue
+        counts = np.diff(first, append=bits.size)
+        ends_row = np.append(first[1:], 0) % bits.shape[1] == 0
+        pieces = np.where(ends_row, 1, -(-counts // _MOST_SEGMENTS))
+        if pieces.sum() <= affordable:
+            piece = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+            return np.repeat(first, pieces) + _MOST_SEGMENTS * piece
+        target *= 1.25
 
 
 @dataclass(frozen=True)
@@ -245,10 +278,10 @@ class JpegFile:
     """DC luma, AC luma, DC chroma, AC chroma; of gray the first two."""
     stream: memoryview
     """The entropy-coded bytes, with stuffing and restart markers, without EOI."""
-    mcus_per_entry: int
-    """MCUs from one entry to the next within a row; a multiple of ``layout.mcus_per_segment``, or the whole row."""
     positions: NDArray[np.uint32]
-    """Bit position in ``stream`` of every entry, shape (rows, entries per row)."""
+    """Bit position in ``stream`` of every entry, a place where decoding can start; in the order of the stream."""
+    first_segments: NDArray[np.uint32]
+    """The segment that each entry begins with, counted over all rows; every row begins an entry."""
 
 
 def _segments(data: memoryview) -> Iterator[tuple[int, memoryview, int]]:
@@ -300,8 +333,11 @@ def _parse_quantisers(payload: memoryview, tables: dict[int, bytes]) -> None:
         payload = payload[65:]
 
 
-def _restart_positions(stream: memoryview, layout: Layout) -> NDArray[np.uint32]:
-    """Bit position of every row, by looking for the restart markers."""
+_Entries = tuple[NDArray[np.uint32], NDArray[np.uint32]]
+
+
+def _restart_entries(stream: memoryview, layout: Layout) -> _Entries:
+    """Position and first segment of every row, by looking for the restart markers."""
     raw = np.frombuffer(stream, np.uint8)
     ff = np.flatnonzero(raw[:-1] == 0xFF) if raw.size > 1 else np.empty(0, np.int64)
     following = raw[ff + 1]
@@ -310,25 +346,36 @@ def _restart_positions(stream: memoryview, layout: Layout) -> NDArray[np.uint32]
         raise CorruptJpegError(
             f"the JPEG file has {markers.size} restart markers where {layout.rows - 1} belong"
         )
-    return np.concatenate([[0], (markers + 2) * 8]).astype(np.uint32).reshape(-1, 1)
+    positions = np.concatenate([[0], (markers + 2) * 8])
+    return positions.astype(np.uint32), np.arange(layout.rows, dtype=np.uint32) * layout.segments_per_row
 
 
-def _index_positions(
-    parts: dict[int, tuple[int, bytes]], layout: Layout, stream_bytes: int
-) -> tuple[int, NDArray[np.uint32]]:
-    """MCUs per entry and the bit position of every entry, from the index; ValueError when it does not fit the file."""
-    mcus_per_entry = parts[0][0]
-    if mcus_per_entry < 1 or mcus_per_entry % layout.mcus_per_segment:
-        raise ValueError("entries do not begin with segments")
-    bits = np.frombuffer(b"".join(parts[first][1] for first in sorted(parts)), "<u2").astype(np.int64)
-    per_row = -(-layout.mcus_per_row // mcus_per_entry)
-    if bits.size != layout.rows * per_row:
-        raise ValueError("wrong number of entries")
-    ends = np.cumsum(bits)
-    positions = (ends - bits).reshape(layout.rows, per_row)
-    if ends[-1] > stream_bytes * 8 or np.any(positions[:, 0] % 8):
+def _index_entries(parts: dict[int, bytes], layout: Layout, stream_bytes: int) -> _Entries:
+    """Position and first segment of every entry, from the index; ValueError when it does not fit the file."""
+    all_bits, all_counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    entries = 0
+    for first, part in sorted(parts.items()):
+        size = len(part) * 2 // 5
+        if first != entries or len(part) != 2 * size + -(-size // 2):
+            raise ValueError("a part is missing or cut off")
+        halves = np.frombuffer(part, np.uint8, offset=2 * size)
+        all_bits.append(np.frombuffer(part, "<u2", size).astype(np.int64))
+        all_counts.append(np.stack([halves & 15, halves >> 4], 1).ravel()[:size].astype(np.int64))
+        entries += size
+    bits, counts = np.concatenate(all_bits), np.concatenate(all_counts)
+    ends_row = counts == 0
+    if ends_row.sum() != layout.rows or not ends_row[-1]:
+        raise ValueError("wrong number of rows")
+    begins_row = np.append(True, ends_row[:-1])
+    row = np.cumsum(begins_row) - 1
+    before = np.cumsum(counts) - counts
+    in_row = before - before[begins_row][row]
+    positions = np.cumsum(bits) - bits
+    if in_row.max() >= layout.segments_per_row:
+        raise ValueError("a row has too many segments")
+    if positions[-1] + bits[-1] > stream_bytes * 8 or np.any(positions[begins_row] % 8):
         raise ValueError("entries point outside")
-    return mcus_per_entry, positions.astype(np.uint32)
+    return positions.astype(np.uint32), (row * layout.segments_per_row + in_row).astype(np.uint32)
 
 
 def parse(data: bytes | bytearray | memoryview) -> JpegFile:
@@ -342,7 +389,7 @@ def parse(data: bytes | bytearray | memoryview) -> JpegFile:
     view = memoryview(data).cast("B").toreadonly()
     quantisers: dict[int, bytes] = {}
     huffman: dict[int, HuffmanTable] = {}
-    index: dict[int, tuple[int, bytes]] = {}
+    index: dict[int, bytes] = {}
     layout: Layout | None = None
     component_quantisers: list[int] = []
     restart_interval = 0
@@ -356,10 +403,10 @@ def parse(data: bytes | bytearray | memoryview) -> JpegFile:
             _parse_huffman(payload, huffman)
         elif code == _DRI and len(payload) == 2:
             restart_interval = payload[0] << 8 | payload[1]
-        elif code == _APP9 and len(payload) >= _INDEX_HEAD.size and len(payload) % 2 == _INDEX_HEAD.size % 2:
-            name, version, _, mcus, first = _INDEX_HEAD.unpack_from(payload)
-            if name == _INDEX_NAME and version == _INDEX_VERSION:
-                index[first] = (mcus, bytes(payload[_INDEX_HEAD.size :]))
+        elif code == _APP9 and len(payload) >= _INDEX_HEAD.size:
+            name, version, _, blocks, first = _INDEX_HEAD.unpack_from(payload)
+            if name == _INDEX_NAME and version == _INDEX_VERSION and blocks == SEGMENT_BLOCKS:
+                index[first] = bytes(payload[_INDEX_HEAD.size :])
         elif code in _OTHER_SOF:
             raise ForeignJpegError(
                 "only baseline JPEG is decoded here, not progressive, lossless or arithmetic-coded files"
@@ -394,15 +441,12 @@ def parse(data: bytes | bytearray | memoryview) -> JpegFile:
         raise CorruptJpegError(
             f"the JPEG file has {len(stream)} bytes of image data, too few for {layout.width}x{layout.height} pixels"
         )
-    mcus_per_entry, positions = layout.mcus_per_row, None
-    if 0 in index:
-        try:
-            mcus_per_entry, positions = _index_positions(index, layout, len(stream) + 2)
-        except (ValueError, KeyError):
-            positions = None  # whoever changed the file left its index behind: restart markers tell the truth
-    if positions is None:
-        mcus_per_entry, positions = layout.mcus_per_row, _restart_positions(stream, layout)
-    return JpegFile(layout, quantiser_rows, tables, stream, mcus_per_entry, positions)
+    try:
+        positions, first_segments = _index_entries(index, layout, len(stream) + 2)
+    except (ValueError, IndexError):
+        # There is none, or whoever changed the file left it behind: restart markers tell the truth.
+        positions, first_segments = _restart_entries(stream, layout)
+    return JpegFile(layout, quantiser_rows, tables, stream, positions, first_segments)
 
 
 _SUBSAMPLING_BY_FACTORS = {

@@ -342,22 +342,26 @@ class JpegDecoder:
                 layout.mcus_per_row,
                 layout.rows,
                 layout.segments_per_row,
-                file.mcus_per_entry,
-                file.positions.shape[1],
+                file.positions.size,
                 stream_words,
                 list_words,
+                0,
                 0,
                 0,
                 0,
             ],
             np.uint32,
         )
+        entries = np.zeros((file.positions.size + 1, 2), np.uint32)
+        entries[:-1, 0] = file.positions
+        entries[:-1, 1] = file.first_segments
+        entries[-1, 1] = layout.rows * layout.segments_per_row
         quantisers = file.quantisers.tobytes()
         huffman = decoding_tables(file.huffman) if file.huffman != self._huffman else None
         # All buffers before the first write: a frame that does not fit leaves everything as it was.
         self._reserve("frame", frame.nbytes)
         self._reserve("stream", 4 * stream_words)
-        self._reserve("entries", file.positions.nbytes)
+        self._reserve("entries", entries.nbytes)
         self._reserve("tables", 4 * (192 + 64))
         self._reserve("list", 4 * list_words)
         self._reserve("segments", 8 * layout.rows * layout.segments_per_row)
@@ -374,7 +378,7 @@ class JpegDecoder:
             write(self._buffers["stream"], 0, file.stream[:whole])
         if whole < stream_bytes:
             write(self._buffers["stream"], whole, bytes(file.stream[whole:]).ljust(4, b"\0"))
-        write(self._buffers["entries"], 0, file.positions)
+        write(self._buffers["entries"], 0, entries)
         if huffman is not None:
             write(self._buffers["huffman"], 0, huffman)
             self._huffman = file.huffman

@@ -1,8 +1,9 @@
 // Stage 1: Huffman code to a list of the coefficients that are not zero, one thread per entry of the index.
 //
-// in:       the stuffed stream; the bit position of every entry; the Huffman tables
+// in:       the stuffed stream; of every entry the bit position and the first segment; the Huffman tables
 // out:      `list`: block in its segment << 22 | zigzag position << 16 | level, with DC summed up from the entry's start
-//           `segments`: where each segment's part of the list lies; `entry_dc`: what each entry adds to DC
+//           `segments`: where each segment's part of the list begins, and its entry << 11 | its length
+//           `entry_dc`: what each entry adds to DC of Y, Cb and Cr, and its first segment
 // dispatch: entries / ENTRIES_PER_WORKGROUP, 64 threads
 // moves:    the stream once, 4 bytes per coefficient
 //
@@ -34,7 +35,7 @@ const TABLE_POINTER_SHIFT = 5u;
 
 @group(0) @binding(0) var<uniform> frame: Frame;
 @group(0) @binding(1) var<storage, read> stream: array<u32>;
-@group(0) @binding(2) var<storage, read> entries: array<u32>;
+@group(0) @binding(2) var<storage, read> entries: array<vec2u>;     // and one more, whose first segment is the number of segments
 @group(0) @binding(3) var<storage, read> huffman: array<vec4u>;     // FAST_WORDS, then the words of the longer codes
 @group(0) @binding(4) var<storage, read_write> list: array<u32>;
 @group(0) @binding(5) var<storage, read_write> segments: array<vec2u>;
@@ -132,18 +133,20 @@ fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
     workgroupBarrier();
 
     let entry = group.x * ENTRIES_PER_WORKGROUP + thread / THREADS_PER_ENTRY;
-    if (thread % THREADS_PER_ENTRY != 0u || entry >= frame.entries_per_row * frame.rows) {
+    if (thread % THREADS_PER_ENTRY != 0u || entry >= frame.entries) {
         return;
     }
-    let row = entry / frame.entries_per_row;
-    let first_mcu = (entry % frame.entries_per_row) * frame.mcus_per_entry;
-    let position = entries[entry];
+    let position = entries[entry].x;
+    let first_segment = entries[entry].y;
+    let row = first_segment / frame.segments_per_row;
+    let first_mcu = (first_segment % frame.segments_per_row) * MCUS_PER_SEGMENT;
+    let mcus = (entries[entry + 1u].y - first_segment) * MCUS_PER_SEGMENT;
     seek(position);
 
     var at = (position >> 1u) + (row * frame.mcus_per_row + first_mcu) * BLOCKS_PER_MCU;
-    var segment = row * frame.segments_per_row + first_mcu / MCUS_PER_SEGMENT;
+    var segment = first_segment;
     var segment_start = at;
-    var blocks_left = min(frame.mcus_per_entry, frame.mcus_per_row - first_mcu) * BLOCKS_PER_MCU;
+    var blocks_left = min(mcus, frame.mcus_per_row - first_mcu) * BLOCKS_PER_MCU;
     var block = 0u;             // of the segment
     var block_of_mcu = 0u;
     var component = 0u;
@@ -190,12 +193,13 @@ fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
             }
             table = select(2u * FAST_SIZE, 0u, component == 0u);
             if (block == SEGMENT_BLOCKS || blocks_left == 0u) {
-                segments[segment] = vec2u(segment_start, at - segment_start);
+                segments[segment] = vec2u(segment_start, (entry << SEGMENT_ENTRY_SHIFT) | (at - segment_start));
                 segment += 1u;
                 segment_start = at;
                 block = 0u;
             }
         }
     }
-    entry_dc[entry] = vec4i(dc, 0);     // a whole number of MCUs: Y is first again
+    // A whole number of MCUs: Y is first again.
+    entry_dc[entry] = vec4i(dc, i32(first_segment));
 }

@@ -44,11 +44,15 @@ fn sample_of(value: f32, middle: f32) -> f32 {
 /// Adds up DC over the entries of the row before the one that each segment lies in.
 fn sum_dc_before(row: u32, first_segment: u32, thread: u32) {
     let end = min(first_segment + GROUP_SEGMENTS, frame.segments_per_row);
+    let row_start = row * frame.segments_per_row;
     for (var segment = first_segment; segment < end; segment++) {
-        let entry = segment * MCUS_PER_SEGMENT / frame.mcus_per_entry;
+        let entry = segments[row_start + segment].y >> SEGMENT_ENTRY_SHIFT;
         let place = (segment - first_segment) * 3u;
-        for (var i = thread; i < entry; i += WORKGROUP_SIZE) {
-            let dc = entry_dc[row * frame.entries_per_row + i];
+        for (var back = thread + 1u; back <= entry; back += WORKGROUP_SIZE) {
+            let dc = entry_dc[entry - back];
+            if (u32(dc.w) < row_start) {
+                break;
+            }
             atomicAdd(&dc_before[place], dc.x);
             atomicAdd(&dc_before[place + 1u], dc.y);
             atomicAdd(&dc_before[place + 2u], dc.z);
@@ -61,7 +65,8 @@ fn place_coefficients(row: u32, first_segment: u32, thread: u32) {
     let end = min(first_segment + GROUP_SEGMENTS, frame.segments_per_row);
     for (var segment = first_segment; segment < end; segment++) {
         let part = segments[row * frame.segments_per_row + segment];
-        let part_end = min(part.x + min(part.y, SEGMENT_COEFFICIENTS), frame.list_words);
+        let length = part.y & ((1u << SEGMENT_ENTRY_SHIFT) - 1u);
+        let part_end = min(part.x + min(length, SEGMENT_COEFFICIENTS), frame.list_words);
         let group_segment = segment - first_segment;
         for (var i = part.x + thread; i < part_end; i += WORKGROUP_SIZE) {
             let element = list[i];

@@ -1,6 +1,6 @@
 // What the decoder's stages share. The host puts in front, from the frame's subsampling: LUMA_ACROSS and LUMA_DOWN (luma blocks of an
 // MCU), MCU_WIDTH and MCU_HEIGHT (pixels), BLOCKS_PER_MCU and MCUS_PER_SEGMENT. An entry is a place where decoding can start: some
-// segments, or a whole MCU row.
+// segments of an MCU row, or all of it.
 
 struct Frame {
     width: u32,             // pixels
@@ -8,14 +8,15 @@ struct Frame {
     mcus_per_row: u32,
     rows: u32,              // MCU rows
     segments_per_row: u32,
-    mcus_per_entry: u32,
-    entries_per_row: u32,
+    entries: u32,
     stream_words: u32,      // the last one filled up with zeros
     list_words: u32,        // capacity of `list`
 }
 
 const SEGMENT_BLOCKS = 24u;
 const SEGMENT_COEFFICIENTS = 1536u;
+// What `segments` says of a segment besides where its part of the list begins: the part's length and, from this bit on, its entry.
+const SEGMENT_ENTRY_SHIFT = 11u;
 const LUMA_BLOCKS = LUMA_ACROSS * LUMA_DOWN;
 const HAS_CHROMA = BLOCKS_PER_MCU > LUMA_BLOCKS;
 /// Chroma has fewer samples than luma.
