@@ -42,7 +42,7 @@ def decode(data):
 
 
 def assert_as_good_as_libjpeg(image, frame, all_blocks_are_one=False):
-    """PSNR within 0.1 dB, bytes within 2 % and what restart markers must cost."""
+    """PSNR within 0.1 dB, bytes within 2 % and what restart markers must cost; 1/80 of it is for the index."""
     theirs = libjpeg(image, frame.quality, frame.subsampling)
     ours_psnr = psnr(decode(bytes(frame)), image[..., :3])
     theirs_psnr = psnr(simplejpeg.decode_jpeg(theirs, fastdct=False), image[..., :3])
@@ -56,7 +56,7 @@ def assert_as_good_as_libjpeg(image, frame, all_blocks_are_one=False):
     layout = Layout(frame.width, frame.height, frame.subsampling)
     markers = (layout.rows - 1) * 10
     # In pictures of a block or two, or of one block over and over, every level that rounds the other way counts.
-    assert len(frame) <= (1.1 if all_blocks_are_one else 1.02) * len(theirs) + markers + 32
+    assert len(frame) <= (1.1 if all_blocks_are_one else 1.02) * len(theirs) + markers + 64
 
 
 @pytest.mark.parametrize("subsampling", ["444", "420"])

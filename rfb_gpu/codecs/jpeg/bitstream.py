@@ -248,7 +248,8 @@ def _entry_starts(bits: NDArray[np.int64], affordable: int) -> NDArray[np.int64]
     cost = bits + _SEGMENT_COST_BITS
     end = np.cumsum(cost, 1)
     middle = end - cost / 2
-    target = end[:, -1].sum() / (affordable - len(bits))
+    # Below half of the longest segment, more entries would not make the longest one any shorter.
+    target = max(end[:, -1].sum() / (affordable - len(bits)), cost.max() / 2)
     while True:
         # The segments whose middle falls into the same stretch of the row are an entry.
         stretch = (middle * (1 / target)).astype(np.int32)
