@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CorruptJpegError, ForeignJpegError, JpegError, parse } from "../src/decoders/bitstream";
-import { decodingTable } from "../src/decoders/jpeg";
+import { decodingTables } from "../src/decoders/jpeg";
 
 // ----- a small JPEG writer: the markers of our encoder around any bytes
 
@@ -15,19 +15,33 @@ const dqt = (slot, value) => marker(0xdb, [slot, ...new Array(64).fill(value)]);
 const sof = (width, height, { code = 0xc0, sampling = 0x11, precision = 8 } = {}) =>
   marker(code, [precision, ...u16(height), ...u16(width), 3, 1, sampling, 0, 2, 0x11, 1, 3, 0x11, 1]);
 const SOS = marker(0xda, [3, 1, 0x00, 2, 0x11, 3, 0x11, 0, 63, 0]);
-const index = (mcus, first, bits) =>
+const index = (first, bits, segments, blocks = 24) =>
   marker(0xe9, [
-    ...[0x52, 0x46, 0x42, 0x47, 0, 1, 0],
-    ...little(mcus, 2),
+    ...[0x52, 0x46, 0x42, 0x47, 0, 2, 0],
+    ...little(blocks, 2),
     ...little(first, 4),
     ...bits.flatMap((count) => little(count, 2)),
+    ...segments.flatMap((count, i) => (i % 2 ? [] : [count | ((segments[i + 1] ?? 0) << 4)])),
   ]);
 
 const TABLES = [...dqt(0, 3), ...dqt(1, 5), ...[0x00, 0x10, 0x01, 0x11].flatMap((slot) => dht(slot))];
 const file = (...parts) => Uint8Array.from([0xff, 0xd8, ...parts.flat(), 0xff, 0xd9]);
 
 /** 130 x 20 pixels in 4:4:4: three rows of 17 MCUs, three segments each. */
-const ROWS = [[1, 2, 3, 0xff, 0xd0], [0xff, 0x00, 5, 0xff, 0xd1], [6]];
+const FILLER = new Array(40).fill(7); // parse believes no file that has too few bytes for its size
+const ROWS = [
+  [1, 2, ...FILLER, 3, 0xff, 0xd0],
+  [0xff, 0x00, ...FILLER, 5, 0xff, 0xd1],
+  [6, ...FILLER],
+];
+const STARTS = [0, 8 * 45, 8 * 90];
+/** The bits from one entry to the next, two of them in each row. */
+const BITS = [13, 347, 8, 352, 4, 300];
+/** The segments of these entries: two, and the rest of the row. */
+const SEGMENTS = [2, 0, 2, 0, 1, 0];
+
+const positions = ({ entries }) => [...entries].filter((_, i) => i % 2 === 0).slice(0, -1);
+const firstSegments = ({ entries }) => [...entries].filter((_, i) => i % 2 === 1);
 const whole = ({ head = [], frame = sof(130, 20), interval = 17 } = {}) =>
   file(TABLES, frame, marker(0xdd, u16(interval)), head, SOS, ...ROWS);
 
@@ -41,8 +55,8 @@ test("a file is taken apart, rows found by their restart markers", () => {
     [130, 20, "444", 17, 3, 3],
   );
   assert.deepEqual([...read.stream], ROWS.flat());
-  assert.deepEqual([...read.positions], [0, 40, 80]);
-  assert.deepEqual([read.mcusPerEntry, read.entriesPerRow], [17, 1]);
+  assert.deepEqual(positions(read), STARTS);
+  assert.deepEqual(firstSegments(read), [0, 3, 6, 9]);
   assert.deepEqual([read.quantisers[0], read.quantisers[64], read.quantisers[191]], [3, 5, 5]);
   assert.equal(read.huffman.length, 4);
 });
@@ -51,6 +65,22 @@ test("4:2:0 has larger MCUs", () => {
   const read = parse(whole({ frame: sof(272, 40, { sampling: 0x22 }) }));
   assert.deepEqual([read.layout.subsampling, read.layout.mcusPerRow, read.layout.rows], ["420", 17, 3]);
   assert.equal(read.layout.segmentsPerRow, 5);
+});
+
+test("4:2:2 has wider MCUs", () => {
+  const read = parse(whole({ frame: sof(272, 20, { sampling: 0x21 }) }));
+  assert.deepEqual([read.layout.subsampling, read.layout.mcusPerRow, read.layout.rows], ["422", 17, 3]);
+  assert.equal(read.layout.segmentsPerRow, 3);
+});
+
+test("gray has one component, one quantiser and two Huffman tables", () => {
+  const frame = marker(0xc0, [8, 0, 20, 0, 130, 1, 1, 0x11, 0]);
+  const tables = [...dqt(0, 3), ...dht(0x00), ...dht(0x10)];
+  const scan = marker(0xda, [1, 1, 0x00, 0, 63, 0]);
+  const read = parse(file(tables, frame, marker(0xdd, u16(17)), scan, ...ROWS));
+  assert.deepEqual([read.layout.subsampling, read.layout.mcusPerRow, read.layout.rows], ["gray", 17, 3]);
+  assert.equal(read.layout.segmentsPerRow, 1);
+  assert.deepEqual([read.quantisers.length, read.huffman.length], [64, 2]);
 });
 
 test("a window into a larger buffer is read in place", () => {
@@ -63,27 +93,34 @@ test("a window into a larger buffer is read in place", () => {
 });
 
 test("the index says where entries begin, over several markers", () => {
-  const read = parse(whole({ head: [...index(16, 2, [8, 32, 4, 20]), ...index(16, 0, [13, 27])] }));
-  assert.deepEqual([read.mcusPerEntry, read.entriesPerRow], [16, 2]);
-  assert.deepEqual([...read.positions], [0, 13, 40, 48, 80, 84]);
+  const head = [
+    ...index(2, BITS.slice(2), SEGMENTS.slice(2)),
+    ...index(0, BITS.slice(0, 2), SEGMENTS.slice(0, 2)),
+  ];
+  const read = parse(whole({ head }));
+  assert.deepEqual(positions(read), [0, 13, 360, 368, 720, 724]);
+  assert.deepEqual(firstSegments(read), [0, 2, 3, 5, 6, 7, 9]);
 });
 
 test("an index that does not fit gives way to the restart markers", () => {
   const wrong = {
-    "too few entries": index(16, 0, [13, 27, 8, 32, 4]),
-    "entries inside segments": index(12, 0, [13, 27, 8, 32, 4, 20]),
-    "no MCUs": index(0, 0, [13, 27, 8, 32, 4, 20]),
-    "points outside": index(16, 0, [13, 27, 8, 32, 4, 65535]),
-    "rows within bytes": index(16, 0, [13, 26, 9, 32, 4, 20]),
-    "first marker missing": index(16, 1, [13, 27, 8, 32, 4, 20]),
-    "cut off": marker(0xe9, [0x52, 0x46, 0x42, 0x47, 0, 1, 0]),
+    "too few rows": index(0, BITS.slice(0, 4), SEGMENTS.slice(0, 4)),
+    "too many rows": index(0, [...BITS, 4], [...SEGMENTS, 0]),
+    "a row too long": index(0, BITS, [3, ...SEGMENTS.slice(1)]),
+    "a row without an end": index(0, BITS.slice(0, 5), SEGMENTS.slice(0, 5)),
+    "other segments": index(0, BITS, SEGMENTS, 30),
+    "points outside": index(0, [...BITS.slice(0, 5), 65535], SEGMENTS),
+    "rows within bytes": index(0, [13, 346, 9, 352, 4, 300], SEGMENTS),
+    "first marker missing": index(1, BITS, SEGMENTS),
+    "a part cut off": index(0, BITS, SEGMENTS.slice(0, 4)),
+    "cut off": marker(0xe9, [0x52, 0x46, 0x42, 0x47, 0, 2, 0]),
     "another's marker": marker(
       0xe9,
       [..."ICC_PROFILE and so on"].map((c) => c.charCodeAt(0)),
     ),
   };
   for (const [what, head] of Object.entries(wrong)) {
-    assert.deepEqual([...parse(whole({ head })).positions], [0, 40, 80], what);
+    assert.deepEqual(positions(parse(whole({ head }))), STARTS, what);
   }
 });
 
@@ -92,9 +129,9 @@ test("an index that does not fit gives way to the restart markers", () => {
 test("files for other decoders are foreign", () => {
   const foreign = {
     progressive: whole({ frame: sof(130, 20, { code: 0xc2 }) }),
-    "4:2:2": whole({ frame: sof(130, 20, { sampling: 0x21 }) }),
+    "4:4:0": whole({ frame: sof(130, 20, { sampling: 0x12 }) }),
     "12 bits": whole({ frame: sof(130, 20, { precision: 12 }) }),
-    greyscale: whole({ frame: marker(0xc0, [8, 0, 20, 0, 130, 1, 1, 0x11, 0]) }),
+    "a scan of three in gray": whole({ frame: marker(0xc0, [8, 0, 20, 0, 130, 1, 1, 0x11, 0]) }),
     "another restart interval": whole({ interval: 16 }),
     "16-bit quantisers": whole({ head: marker(0xdb, [0x10, ...new Array(128).fill(1)]) }),
     "several scans": file(TABLES, sof(8, 8), marker(0xda, [1, 1, 0, 0, 63, 0]), [1]),
@@ -113,6 +150,8 @@ test("broken files are corrupt", () => {
     "no tables": file(sof(8, 8), SOS, [1]),
     "no image data": file(TABLES, sof(8, 8), SOS),
     "never a scan": file(TABLES, sof(8, 8)),
+    "a size for which the bytes are too few": whole({ frame: sof(130, 65535) }),
+    "a frame header of the wrong length": whole({ frame: marker(0xc0, [8, 0, 20, 0, 130, 2, 1, 0x11, 0]) }),
     "a restart marker too few": file(TABLES, sof(130, 20), marker(0xdd, u16(17)), SOS, ROWS[0], ROWS[2]),
     "too many codes": whole({ head: dht(0x00, [0, 1, 2], [3, ...new Array(15).fill(0)]) }),
     "a table cut off": whole({ head: marker(0xc4, [0, ...COUNTS, 1]) }),
@@ -127,7 +166,7 @@ test("broken files are corrupt", () => {
 });
 
 test("whatever the bytes, parsing ends with a file in bounds or with a JpegError", () => {
-  const good = whole({ head: index(16, 0, [13, 27, 8, 32, 4, 20]) });
+  const good = whole({ head: index(0, BITS, SEGMENTS) });
   let random = 12345;
   const next = (below) => {
     random = (Math.imul(random, 1103515245) + 12345) >>> 0;
@@ -142,13 +181,13 @@ test("whatever the bytes, parsing ends with a file in bounds or with a JpegError
     try {
       const result = parse(bytes);
       read += 1;
-      const { layout, positions } = result;
-      assert.equal(positions.length, layout.rows * result.entriesPerRow);
-      assert.ok(result.entriesPerRow * result.mcusPerEntry >= layout.mcusPerRow);
-      assert.ok(positions.every((position) => position <= (result.stream.length + 2) * 8));
-      for (const table of result.huffman) {
-        assert.equal(decodingTable(table).length, 800);
-      }
+      const { rows, segmentsPerRow } = result.layout;
+      const first = firstSegments(result);
+      assert.equal(first.at(-1), rows * segmentsPerRow);
+      assert.ok(first.every((segment, i) => i === 0 || segment > first[i - 1]));
+      assert.equal(first.filter((segment) => segment % segmentsPerRow === 0).length, rows + 1);
+      assert.ok(positions(result).every((position) => position <= (result.stream.length + 2) * 8));
+      assert.ok(decodingTables(result.huffman).length >= 4096);
     } catch (error) {
       if (!(error instanceof JpegError)) {
         throw error;
@@ -160,30 +199,56 @@ test("whatever the bytes, parsing ends with a file in bounds or with a JpegError
 
 // ----- the decoding tables
 
-/** Reads one symbol as huffman_decode.wgsl does. */
-function symbolOf(table, window) {
-  const fast = table[window >>> 7];
-  if (fast) {
-    return [fast & 255, fast >> 8];
-  }
-  for (let length = 10; length <= 16; length++) {
-    if (window < table[512 + length - 1]) {
-      return [table[544 + (((window >>> (16 - length)) + table[528 + length - 1]) & 255)], length];
-    }
-  }
-  return null;
+/** What huffman_decode.wgsl finds for the next 16 bits. */
+function wordFor(words, table, window) {
+  const fast = words[table * 1024 + (window >>> 6)];
+  return fast & 31 ? fast : words[(fast >>> 5) + (window & 63)];
 }
 
-test("a decoding table gives every code its symbol, short or long", () => {
+/** Its parts: length of the code and level together, size of the level, positions to go on, whether there is a coefficient. */
+const parts = (word) => [word & 31, (word >>> 5) & 15, (word >>> 9) & 127, word >>> 16];
+
+test("a decoding table gives every code its meaning, short or long", () => {
   // One code of each length, all of them ones and then a zero.
   const counts = new Uint8Array(16).fill(1);
-  const symbols = Uint8Array.from({ length: 16 }, (_, i) => 0x10 + i);
-  const table = decodingTable({ counts, symbols });
+  const symbols = Uint8Array.from([
+    0x00,
+    0xf0,
+    ...Array.from({ length: 14 }, (_, i) => (i << 4) | (i % 10) | 1),
+  ]);
+  const words = decodingTables([0, 1, 2, 3].map(() => ({ counts, symbols })));
+  assert.equal(words.length, 4096 + 4 * 64, "the six longest codes begin with the same 10 bits");
   for (let length = 1; length <= 16; length++) {
     const code = 0xffff & ~((1 << (17 - length)) - 1);
     const spare = (1 << (16 - length)) - 1;
-    assert.deepEqual(symbolOf(table, code), [0x10 + length - 1, length]);
-    assert.deepEqual(symbolOf(table, code | spare), [0x10 + length - 1, length]);
+    const symbol = symbols[length - 1];
+    const size = symbol & 15;
+    const withoutLevel = [length, 0, symbol === 0xf0 ? 15 : 64, 0];
+    for (const window of [code, code | spare]) {
+      for (const table of [1, 3]) {
+        assert.deepEqual(
+          parts(wordFor(words, table, window)),
+          size ? [length + size, size, symbol >> 4, 1] : withoutLevel,
+          `AC ${length}`,
+        );
+      }
+      const dcSize = Math.min(symbol, 15);
+      assert.deepEqual(parts(wordFor(words, 2, window)), [length + dcSize, dcSize, 0, 1], `DC ${length}`);
+    }
   }
-  assert.equal(symbolOf(table, 0xffff), null, "no code is all ones");
+  assert.deepEqual(
+    parts(wordFor(words, 1, 0xffff)),
+    [16, 0, 64, 0],
+    "no code is all ones: the end of the block",
+  );
+  assert.deepEqual(parts(wordFor(words, 0, 0xffff)), [16, 0, 0, 1]);
+});
+
+test("a table of few codes sends everything else to the end of the block", () => {
+  const table = { counts: Uint8Array.of(0, 1, ...new Array(14).fill(0)), symbols: Uint8Array.of(0x11) };
+  const words = decodingTables([table, table]);
+  assert.equal(words.length, 4096);
+  assert.deepEqual(parts(wordFor(words, 1, 0x3fff)), [3, 1, 1, 1]);
+  assert.deepEqual(parts(wordFor(words, 1, 0x4000)), [16, 0, 64, 0]);
+  assert.deepEqual(parts(wordFor(words, 1, 0xffff)), [16, 0, 64, 0]);
 });

@@ -22,8 +22,12 @@ test("constants come first, then each module once, then the stage", () => {
   );
 });
 
-test("what only the Python side writes out is refused", () => {
-  assert.throws(() => assemble("#unroll i 0..8\n#end", {}), /unroll/);
+test("loops are written out, inner ones first, with numbers and names", () => {
+  const stage = "  #unroll i 1..3\nlet v$$i = $i;\n#unroll k 0..2\nuse(v$$i, $k);\n#end\n  #end\nend\n";
+  assert.equal(
+    assemble(stage, {}).replaceAll(/\n+/g, "\n"),
+    "let v1 = 1u;\nuse(v1, 0u);\nuse(v1, 1u);\nlet v2 = 2u;\nuse(v2, 0u);\nuse(v2, 1u);\nend\n",
+  );
 });
 
 test("a module that is not bundled is named", () => {

@@ -80,7 +80,7 @@ def assemble(stage: str, constants: Mapping[str, bool | int | float] | None = No
 
 
 def shader_module(
-    device: wgpu.GPUDevice, label: str, code: str, *, trusted: bool = False
+    device: wgpu.GPUDevice, label: str, code: str, *, trusted: bool = False, loops_end: bool = False
 ) -> wgpu.GPUShaderModule:
     """Compiles a stage.
 
@@ -91,16 +91,22 @@ def shader_module(
         trusted: leave out the checks of array bounds and loops that wgpu adds, which cost an encoder 10 to 15 %. Only for stages
             that read nothing but what our own code wrote; never for one that reads a file. ``RFB_GPU_CHECKED_SHADERS=1`` in
             the environment keeps the checks everywhere.
+        loops_end: leave out only the counter that wgpu adds to each loop. For stages whose loops end whatever they read.
     """
-    if trusted and not os.environ.get("RFB_GPU_CHECKED_SHADERS"):
+    if (trusted or loops_end) and not os.environ.get("RFB_GPU_CHECKED_SHADERS"):
         try:
-            return _trusted_module(device, label, code)
+            return _trusted_module(device, label, code, _NO_CHECKS if trusted else _BOUNDS_CHECKS)
         except Exception:
             pass  # another version of wgpu, whose insides are different: with checks it runs all the same
     return device.create_shader_module(label=label, code=code)
 
 
-def _trusted_module(device: wgpu.GPUDevice, label: str, code: str) -> wgpu.GPUShaderModule:
+# WGPUShaderRuntimeChecks of wgpu-native.
+_NO_CHECKS = 0
+_BOUNDS_CHECKS = 1
+
+
+def _trusted_module(device: wgpu.GPUDevice, label: str, code: str, checks: int) -> wgpu.GPUShaderModule:
     # wgpu-native has this function, wgpu-py does not hand it on yet.
     from wgpu.backends.wgpu_native import _api as api
 
@@ -112,8 +118,7 @@ def _trusted_module(device: wgpu.GPUDevice, label: str, code: str) -> wgpu.GPUSh
         nextInChain=api.ffi.cast("WGPUChainedStruct *", source),
         label=api.to_c_string_view(label),
     )
-    no_checks = 0
-    module = api.lib.wgpuDeviceCreateShaderModuleTrusted(device._internal, descriptor, no_checks)
+    module = api.lib.wgpuDeviceCreateShaderModuleTrusted(device._internal, descriptor, checks)
     if module == api.ffi.NULL:
         raise RuntimeError(f"{label} was refused")
     return api.GPUShaderModule(label, module, device)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from rfb_gpu import JpegEncoder
-from rfb_gpu.codecs.jpeg.bitstream import Layout
+from rfb_gpu.codecs.jpeg import encoder as encoder_module
+from rfb_gpu.codecs.jpeg.bitstream import SUBSAMPLINGS, Layout
 from rfb_gpu.codecs.jpeg.huffman import AdaptiveHuffman
 from tests.gpu.helpers import PICTURES, picture, psnr, texture_of
 
@@ -29,9 +30,16 @@ def encode(device, image, quality=80, subsampling="444", format="rgba8unorm"):
 def libjpeg(image, quality, subsampling):
     """libjpeg-turbo's own file, with its default, accurate DCT."""
     file = io.BytesIO()
-    rgb = np.ascontiguousarray(image[..., :3])
-    Image.fromarray(rgb).save(file, "JPEG", quality=quality, subsampling={"444": 0, "420": 2}[subsampling])
+    as_pillow_has_it(image, subsampling).save(
+        file, "JPEG", quality=quality, subsampling={"444": 0, "422": 1, "420": 2, "gray": 0}[subsampling]
+    )
     return file.getvalue()
+
+
+def as_pillow_has_it(image, subsampling):
+    """The picture without alpha, and without colour where a file has none."""
+    picture = Image.fromarray(np.ascontiguousarray(image[..., :3]))
+    return picture.convert("L") if subsampling == "gray" else picture
 
 
 def decode(data):
@@ -43,10 +51,11 @@ def decode(data):
 
 
 def assert_as_good_as_libjpeg(image, frame, all_blocks_are_one=False):
-    """PSNR within 0.1 dB, bytes within 2 % and what restart markers must cost."""
+    """PSNR within 0.1 dB, bytes within 2 % and what restart markers must cost; 1/80 of it is for the index."""
     theirs = libjpeg(image, frame.quality, frame.subsampling)
-    ours_psnr = psnr(decode(bytes(frame)), image[..., :3])
-    theirs_psnr = psnr(simplejpeg.decode_jpeg(theirs, fastdct=False), image[..., :3])
+    rgb = np.asarray(as_pillow_has_it(image, frame.subsampling).convert("RGB"))
+    ours_psnr = psnr(decode(bytes(frame)), rgb)
+    theirs_psnr = psnr(simplejpeg.decode_jpeg(theirs, fastdct=False), rgb)
     # In pictures of a few blocks, one level that rounds the other way is more than that; beyond 50 dB there is nothing to see.
     pixels = frame.width * frame.height
     assert (
@@ -57,10 +66,10 @@ def assert_as_good_as_libjpeg(image, frame, all_blocks_are_one=False):
     layout = Layout(frame.width, frame.height, frame.subsampling)
     markers = (layout.rows - 1) * 10
     # In pictures of a block or two, or of one block over and over, every level that rounds the other way counts.
-    assert len(frame) <= (1.1 if all_blocks_are_one else 1.02) * len(theirs) + markers + 32
+    assert len(frame) <= (1.1 if all_blocks_are_one else 1.02) * len(theirs) + markers + 64
 
 
-@pytest.mark.parametrize("subsampling", ["444", "420"])
+@pytest.mark.parametrize("subsampling", SUBSAMPLINGS)
 @pytest.mark.parametrize("quality", [1, 50, 80, 100])
 @pytest.mark.parametrize("kind", PICTURES)
 def test_as_good_as_libjpeg(device, kind, quality, subsampling):
@@ -72,7 +81,7 @@ def test_as_good_as_libjpeg(device, kind, quality, subsampling):
     width=st.integers(1, 200),
     height=st.integers(1, 100),
     quality=st.integers(1, 100),
-    subsampling=st.sampled_from(["444", "420"]),
+    subsampling=st.sampled_from(SUBSAMPLINGS),
     kind=st.sampled_from(PICTURES),
     seed=st.integers(0, 1000),
 )
@@ -83,7 +92,7 @@ def test_any_size_quality_and_content(device, width, height, quality, subsamplin
     assert_as_good_as_libjpeg(image, encode(device, image, quality, subsampling), all_blocks_are_one)
 
 
-@pytest.mark.parametrize("subsampling", ["444", "420"])
+@pytest.mark.parametrize("subsampling", SUBSAMPLINGS)
 @pytest.mark.parametrize(
     "size", [(1, 1), (8, 8), (9, 17), (1, 300), (4099, 3), (3, 4099), (1920, 64), (16384, 9), (9, 16384)]
 )
@@ -102,7 +111,7 @@ def stuffed_picture(width, height):
     return image
 
 
-@pytest.mark.parametrize("subsampling", ["444", "420"])
+@pytest.mark.parametrize("subsampling", SUBSAMPLINGS)
 def test_byte_stuffing_is_exact(device, subsampling):
     image = stuffed_picture(300, 200)
     frame = encode(device, image, 100, subsampling)
@@ -274,7 +283,7 @@ def test_result_on_the_loops_own_thread(device):
 def test_profiling_times_every_pass(device):
     timed = device.adapter.request_device_sync(required_features=["timestamp-query"])
     texture = texture_of(timed, picture("gradient", 300, 300))
-    timings = JpegEncoder(timed, profile="passes").encode(texture).result().timings
+    timings = JpegEncoder(timed, profile="stages").encode(texture).result().timings
     passes = [timings[name] for name in ("encode_span", "place_spans", "write_stream")]
     assert all(seconds > 0 for seconds in passes)
     assert timings["gpu"] >= max(passes)
@@ -282,7 +291,7 @@ def test_profiling_times_every_pass(device):
     assert timings["gpu"] > 0 and "encode_span" not in timings
 
 
-@pytest.mark.parametrize("subsampling", ["444", "420"])
+@pytest.mark.parametrize("subsampling", SUBSAMPLINGS)
 def test_a_part_of_a_texture_gives_the_file_of_that_part(device, subsampling):
     image = picture("gradient", 200, 150)
     encoder = JpegEncoder(device, 80, subsampling, huffman="standard")
@@ -331,7 +340,7 @@ def test_files_are_the_same_with_and_without_the_checks_that_wgpu_adds(device, m
     assert [bytes(encode(checked_device, image, 95, "420")) for image in images] == trusted
 
 
-@pytest.mark.parametrize("subsampling", ["444", "420"])
+@pytest.mark.parametrize("subsampling", SUBSAMPLINGS)
 def test_blocks_too_dense_to_be_coded_over_their_levels(device, subsampling):
     """Levels of 8 bits and more in a row take more than 16 bits each: such blocks are walked twice."""
     rng = np.random.default_rng(3)
@@ -350,7 +359,7 @@ def smooth(width, height):
     return np.dstack([rgb, np.full((height, width), 255)]).astype(np.uint8)
 
 
-@pytest.mark.parametrize("subsampling", ["444", "420"])
+@pytest.mark.parametrize("subsampling", SUBSAMPLINGS)
 def test_huffman_tables_follow_the_content(device, subsampling):
     texture = texture_of(device, smooth(640, 480))
     encoder = JpegEncoder(device, 80, subsampling)
@@ -377,6 +386,30 @@ def test_fitted_tables_never_cost_more(device, kind):
     frames = [encoder.encode(image).result() for _ in range(3)]
     assert len(frames[0]) < 1.35 * standard
     assert len(frames[-1]) <= standard * (1 + AdaptiveHuffman.WORTH_IT)
+
+
+@pytest.mark.parametrize("subsampling", SUBSAMPLINGS)
+@pytest.mark.parametrize("kind", ["noise", "text", "gradient"])
+def test_levels_of_8_bits_give_the_same_file_as_levels_of_16(device, kind, subsampling, monkeypatch):
+    image = picture(kind, 410, 90)
+    narrow = bytes(encode(device, image, 80, subsampling))
+    monkeypatch.setattr(encoder_module, "_needs_wide_levels", lambda quantisers: True)
+    assert bytes(encode(device, image, 80, subsampling)) == narrow
+
+
+def test_levels_of_8_bits_are_enough_wherever_they_are_used(device):
+    """The largest coefficients that there can be: each basis function at full contrast."""
+    k = np.arange(8)
+    signs = np.sign(np.cos((2 * k[None, :] + 1) * k[:, None] * np.pi / 16)) + 0.0
+    blocks = np.einsum("vy,ux->vyux", signs, signs)
+    image = np.full((64, 64, 4), 255, np.uint8)
+    image[..., :3] = (blocks.reshape(64, 64) > 0)[..., None] * 255
+    quality = max(
+        q for q in range(1, 101) if not encoder_module._needs_wide_levels(encoder_module._quantisers(q))
+    )
+    assert quality >= 80
+    frame = encode(device, image, quality)
+    assert_as_good_as_libjpeg(image, frame)
 
 
 def test_textures_that_cannot_be_encoded_say_why(device):

@@ -5,8 +5,9 @@ import pytest
 import wgpu
 
 from rfb_gpu import JpegDecoder, JpegEncoder
-from rfb_gpu.codecs.jpeg.bitstream import Layout, parse
+from rfb_gpu.codecs.jpeg.bitstream import SEGMENT_BLOCKS, Layout, parse
 from tests.gpu.helpers import image_of, picture, texture_of
+from tests.gpu.jpeg_files import reference_file
 from tests.reference import jpeg as reference
 
 CASES = [
@@ -17,6 +18,10 @@ CASES = [
     ("text", 600, 20, 50, "444"),
     ("white", 80, 40, 80, "420"),
     ("alternating", 90, 50, 100, "444"),
+    ("gradient", 420, 30, 80, "422"),
+    ("noise", 205, 20, 97, "422"),
+    ("gradient", 800, 20, 80, "gray"),
+    ("noise", 205, 20, 100, "gray"),
 ]
 
 
@@ -104,20 +109,68 @@ def test_encoder_stages(device, kind, width, height, quality, subsampling):
     assert bytes(parse(data).stream) + b"\xff\xd9" == stream
 
 
-@pytest.mark.parametrize("kind, width, height, quality, subsampling", CASES)
+DECODER_CASES = [
+    ("gradient", 150, 70, 80, "444"),
+    ("gradient", 150, 70, 80, "422"),
+    ("gradient", 150, 70, 80, "420"),
+    ("gradient", 150, 70, 80, "gray"),
+    ("noise", 131, 37, 100, "444"),
+    ("noise", 133, 39, 100, "420"),
+    ("noise", 205, 20, 97, "422"),
+    ("noise", 205, 20, 97, "gray"),
+    ("text", 600, 20, 50, "444"),
+    ("white", 80, 40, 80, "420"),
+    ("flat", 3, 40, 35, "420"),
+    ("alternating", 90, 50, 100, "422"),
+]
+
+
+@pytest.mark.usefixtures("readable_buffers")
+@pytest.mark.parametrize("kind, width, height, quality, subsampling", DECODER_CASES)
 def test_decoder_stages(device, kind, width, height, quality, subsampling):
     image = picture(kind, width, height)
-    layout = Layout(width, height, subsampling)
-    data = bytes(
-        JpegEncoder(device, quality, subsampling, huffman="standard")
-        .encode(texture_of(device, image))
-        .result()
-    )
-    levels, found = reference.huffman_decode(data)
-    assert found == layout
-    expected = reference.reconstruct(levels, layout, quality)
-    decoded = image_of(device, JpegDecoder(device).decode(data))
-    difference = np.abs(decoded[..., :3].astype(int) - expected)
+    data = reference_file(image[..., :3], quality, subsampling)
+    file = parse(data)
+    layout = file.layout
+    decoder = JpegDecoder(device)
+    decoded = image_of(device, decoder.decode(data))
+    expected, _ = reference.huffman_decode(data)
+
+    # Code to list.
+    buffers = decoder._buffers
+    segments = words(device, buffers["segments"], 2 * layout.rows * layout.segments_per_row)
+    segments = segments.reshape(-1, 2).astype(int)
+    entry_dc = words(device, buffers["entry_dc"], 4 * file.positions.size).astype(np.int32)
+    entry_dc = entry_dc.reshape(-1, 4)
+    np.testing.assert_array_equal(entry_dc[:, 3], file.first_segments)
+    segments[:, 1], segment_entry = segments[:, 1] & 2047, segments[:, 1] >> 11
+    last = np.searchsorted(file.first_segments, np.arange(len(segments)), "right") - 1
+    np.testing.assert_array_equal(segment_entry, last)
+    elements = words(device, buffers["list"], int(segments.sum(1).max())).astype(int)
+    levels = np.zeros_like(expected).reshape(layout.rows, -1, 64)
+    for i, (start, count) in enumerate(segments):
+        row, segment = divmod(i, layout.segments_per_row)
+        part = elements[start : start + count]
+        block = (part >> 22) + segment * SEGMENT_BLOCKS
+        levels[row, block, part >> 16 & 63] = (part & 0xFFFF).astype(np.uint16).view(np.int16)
+        row_entry = np.searchsorted(file.first_segments, row * layout.segments_per_row)
+        for n in np.unique(block):
+            component = reference.component_of(n % layout.blocks_per_mcu, layout)
+            levels[row, n, 0] += entry_dc[row_entry : last[i], component].sum()
+    np.testing.assert_array_equal(levels.reshape(expected.shape), expected)
+
+    # List to samples of chroma.
+    if layout.luma_across > 1:
+        stride = 8 * layout.mcus_per_row
+        chroma = words(device, buffers["chroma"], 8 * layout.rows * stride)
+        planes = chroma.view(np.float16).reshape(8 * layout.rows, stride, 2)
+        for component in (1, 2):
+            samples = reference.samples(expected, layout, quality)[component]
+            assert np.mean(planes[..., component - 1] != samples) < 0.01
+            assert np.abs(planes[..., component - 1] - samples).max() <= 1
+
+    # To pixels.
+    difference = np.abs(decoded[..., :3].astype(int) - reference.reconstruct(expected, layout, quality))
     # Sums in another order round differently once in a while, which chroma weights of 1.8 turn into 2 levels.
     assert difference.max() <= 3
     assert np.mean(difference > 0) < 0.01

@@ -5,14 +5,16 @@
     place_segments          where each segment begins, and how many bytes are stuffed before it
     write_stream            the bytes, stuffed, with their markers
     huffman_decode          bytes -> levels
+    samples                 levels -> samples, what reconstruct_chroma and reconstruct do first
     reconstruct             levels -> pixels
 
-The format in short (ITU-T T.81). A picture is cut into MCUs, in 4:4:4 one block of 8x8 for each of Y, Cb, Cr, in 4:2:0 four
-of Y and one of each chroma. A block becomes 64 levels in zigzag order. Level 0, DC, is coded as the difference to the block
-before of the same component; the others as pairs (run of zeros, size) in Huffman code, each followed by ``size`` bits that
-tell which level of that size it is. A run over 15 is split by ZRL, which stands for 16 zeros; EOB says that only zeros
-follow. The bits are packed into bytes; after a byte 0xFF a byte 0 is stuffed, so that only markers look like markers. After
-each MCU row here comes a restart marker: the row is filled up with ones, DC starts from 0, the next row begins on a byte.
+The format in short (ITU-T T.81). A picture is cut into MCUs, in 4:4:4 one block of 8x8 for each of Y, Cb, Cr, in 4:2:2 two
+and in 4:2:0 four of Y and one of each chroma, in gray one of Y. A block becomes 64 levels in zigzag order. Level 0, DC, is
+coded as the difference to the block before of the same component; the others as pairs (run of zeros, size) in Huffman code,
+each followed by ``size`` bits that tell which level of that size it is. A run over 15 is split by ZRL, which stands for 16
+zeros; EOB says that only zeros follow. The bits are packed into bytes; after a byte 0xFF a byte 0 is stuffed, so that only
+markers look like markers. After each MCU row here comes a restart marker: the row is filled up with ones, DC starts from 0,
+the next row begins on a byte.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ DCT[0] /= np.sqrt(2)
 
 def component_of(block: int, layout: Layout) -> int:
     """0, 1, 2 for Y, Cb, Cr."""
-    return max(block - (layout.blocks_per_mcu - 3), 0)
+    return max(block + 1 - layout.luma_across * layout.luma_down, 0)
 
 
 def colour(rgb: np.ndarray) -> np.ndarray:
@@ -47,20 +49,21 @@ def colour(rgb: np.ndarray) -> np.ndarray:
 
 def pixels_to_coefficients(rgb: np.ndarray, layout: Layout, quality: int) -> np.ndarray:
     """DCT coefficients divided by their quantiser, not yet rounded, in the shape of ``Levels``."""
-    size, rows, columns = layout.mcu_size, layout.rows, layout.mcus_per_row
+    rows, columns, across, down = layout.rows, layout.mcus_per_row, layout.luma_across, layout.luma_down
+    mcu_height, mcu_width = layout.mcu_height, layout.mcu_width
     height, width = rgb.shape[:2]
-    whole = np.pad(rgb, ((0, rows * size - height), (0, columns * size - width), (0, 0)), "edge")
-    mcus = colour(whole).reshape(rows, size, columns, size, 3).swapaxes(1, 2)
-    y = (mcus[..., 0] + 32768) >> 16
-    if layout.is_subsampled:
-        luma = [y[:, :, top : top + 8, left : left + 8] for top in (0, 8) for left in (0, 8)]
-        chroma = (mcus.reshape(rows, columns, 8, 2, 8, 2, 3).sum((3, 5)) + 4 * 32768 - 1) >> 18
+    whole = np.pad(rgb, ((0, rows * mcu_height - height), (0, columns * mcu_width - width), (0, 0)), "edge")
+    mcus = colour(whole).reshape(rows, mcu_height, columns, mcu_width, 3).swapaxes(1, 2)
+    luma = (mcus[..., 0] + 32768) >> 16
+    blocks = [luma[:, :, 8 * y : 8 * y + 8, 8 * x : 8 * x + 8] for y in range(down) for x in range(across)]
+    if not layout.is_gray:
+        pixels = down * across
+        sums = mcus.reshape(rows, columns, 8, down, 8, across, 3).sum((3, 5))
+        chroma = (sums + pixels * 32768 - 1) // (pixels << 16)
         # Below the picture, chroma repeats its own last row.
-        last = (height + 1) // 2 - 1
+        last = -(-height // down) - 1
         chroma[-1, :, last % 8 + 1 :] = chroma[-1, :, last % 8 : last % 8 + 1]
-        blocks = [*luma, chroma[..., 1], chroma[..., 2]]
-    else:
-        blocks = [y, (mcus[..., 1] + 32767) >> 16, (mcus[..., 2] + 32767) >> 16]
+        blocks += [chroma[..., 1], chroma[..., 2]]
     coefficients = DCT @ np.stack(blocks, 2) @ DCT.T
     tables = quantisation_tables(quality).reshape(2, 8, 8).astype(float)
     divisors = np.stack([tables[min(component_of(b, layout), 1)] for b in range(layout.blocks_per_mcu)])
@@ -68,10 +71,12 @@ def pixels_to_coefficients(rgb: np.ndarray, layout: Layout, quality: int) -> np.
 
 
 def is_beyond(row: int, column: int, block: int, layout: Layout) -> bool:
-    """A luma block of 4:2:0 that lies outside of the picture: it has no AC and repeats the DC before it."""
-    if not layout.is_subsampled or block > 3:
+    """A luma block of a subsampled MCU that lies outside of the picture: it has no AC and repeats the DC before it."""
+    if component_of(block, layout):
         return False
-    return column * 16 + block % 2 * 8 >= layout.width or row * 16 + block // 2 * 8 >= layout.height
+    x = column * layout.mcu_width + block % layout.luma_across * 8
+    y = row * layout.mcu_height + block // layout.luma_across * 8
+    return x >= layout.width or y >= layout.height
 
 
 def pixels_to_levels(rgb: np.ndarray, layout: Layout, quality: int) -> Levels:
@@ -185,7 +190,8 @@ def huffman_decode(data: bytes) -> tuple[Levels, Layout]:
     file = parse(data)
     layout = file.layout
     levels = np.zeros((layout.rows, layout.mcus_per_row, layout.blocks_per_mcu, 64), int)
-    starts = [int(p) // 8 for p in file.positions[:, 0]] + [len(file.stream) + 2]
+    row_starts = file.positions[file.first_segments % layout.segments_per_row == 0]
+    starts = [int(position) // 8 for position in row_starts] + [len(file.stream) + 2]
     for row in range(layout.rows):
         stuffed = bytes(file.stream[starts[row] : starts[row + 1] - 2])
         reader = Reader("".join(f"{byte:08b}" for byte in stuffed.replace(b"\xff\0", b"\xff")))
@@ -210,24 +216,47 @@ def huffman_decode(data: bytes) -> tuple[Levels, Layout]:
     return levels, layout
 
 
-def reconstruct(levels: Levels, layout: Layout, quality: int) -> np.ndarray:
-    """RGB of shape (height, width, 3)."""
+def interpolate(samples: np.ndarray, axis: int) -> np.ndarray:
+    """Twice as many samples: 3/4 of the nearest one and 1/4 of the next one, the samples at the ends repeated."""
+    samples = np.moveaxis(samples, axis, 0)
+    before = np.concatenate([samples[:1], samples[:-1]])
+    after = np.concatenate([samples[1:], samples[-1:]])
+    twice = np.stack([0.75 * samples + 0.25 * before, 0.75 * samples + 0.25 * after], 1)
+    return np.moveaxis(twice.reshape(-1, *samples.shape[1:]), 0, axis)
+
+
+def upsample(chroma: np.ndarray, layout: Layout) -> np.ndarray:
+    """A plane of chroma at the picture's size, by libjpeg's "fancy upsampling"."""
+    width, height = -(-layout.width // layout.luma_across), -(-layout.height // layout.luma_down)
+    plane = chroma[:height, :width]  # what fills up the last MCU takes no part
+    if width <= 2 and layout.luma_across == 2:
+        plane = plane.repeat(layout.luma_down, 0).repeat(2, 1)
+    else:
+        plane = interpolate(plane, 0) if layout.luma_down == 2 else plane
+        plane = interpolate(plane, 1) if layout.luma_across == 2 else plane
+    return plane[: layout.height, : layout.width]
+
+
+def samples(levels: Levels, layout: Layout, quality: int) -> list[np.ndarray]:
+    """The planes of Y, Cb and Cr as they are coded, minus 128, filled up to whole MCUs; of gray only Y."""
     tables = quantisation_tables(quality)[:, ZIGZAG].astype(int)
     natural = np.zeros((*levels.shape[:-1], 64))
     for block in range(layout.blocks_per_mcu):
         natural[:, :, block, ZIGZAG] = levels[:, :, block] * tables[min(component_of(block, layout), 1)]
     blocks = DCT.T @ natural.reshape(*levels.shape[:-1], 8, 8) @ DCT
-    blocks = np.clip(np.rint(blocks), -128, 127)
-    rows, columns, size = layout.rows, layout.mcus_per_row, layout.mcu_size
-    ycc = np.zeros((rows, size, columns, size, 3))
-    for component in range(3):
-        if layout.is_subsampled and component:
-            plane = blocks[:, :, 3 + component].repeat(2, -1).repeat(2, -2)
-        elif layout.is_subsampled:
-            plane = np.block([[blocks[:, :, 0], blocks[:, :, 1]], [blocks[:, :, 2], blocks[:, :, 3]]])
-        else:
-            plane = blocks[:, :, component]
-        ycc[..., component] = plane.swapaxes(1, 2)
-    y, cb, cr = np.moveaxis(ycc.reshape(rows * size, columns * size, 3), -1, 0)
+    # Halves go up, as in libjpeg; the fraction is larger than all rounding errors.
+    blocks = np.clip(np.floor(blocks + 0.5 + 1 / 1024), -128, 127)
+    rows, columns, across, down = layout.rows, layout.mcus_per_row, layout.luma_across, layout.luma_down
+    luma = blocks[:, :, : across * down].reshape(rows, columns, down, across, 8, 8)
+    luma = luma.transpose(0, 2, 4, 1, 3, 5).reshape(rows * layout.mcu_height, columns * layout.mcu_width)
+    chroma = blocks[:, :, across * down :].transpose(2, 0, 3, 1, 4).reshape(-1, rows * 8, columns * 8)
+    return [luma, *chroma]
+
+
+def reconstruct(levels: Levels, layout: Layout, quality: int) -> np.ndarray:
+    """RGB of shape (height, width, 3)."""
+    luma, *chroma = samples(levels, layout, quality)
+    y = luma[: layout.height, : layout.width]
+    cb, cr = [upsample(plane, layout) for plane in chroma] or [np.zeros_like(y)] * 2
     rgb = np.stack([y + 1.402 * cr, y - 0.344136286 * cb - 0.714136286 * cr, y + 1.772 * cb], -1) + 128
-    return np.clip(np.rint(rgb), 0, 255).astype(np.uint8)[: layout.height, : layout.width]
+    return np.clip(np.rint(rgb), 0, 255).astype(np.uint8)

@@ -5,6 +5,7 @@ import struct
 
 import numpy as np
 import pytest
+import simplejpeg
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -18,7 +19,7 @@ from rfb_gpu.codecs.jpeg.bitstream import (
     index_markers,
     parse,
 )
-from rfb_gpu.codecs.jpeg.tables import quantisation_tables
+from rfb_gpu.codecs.jpeg.tables import STANDARD_HUFFMAN, quantisation_tables
 from tests.reference import jpeg as reference
 
 
@@ -38,23 +39,77 @@ def make_file(width=40, height=24, subsampling="444", quality=80, with_index=Tru
     return first + index + rest + stream, rgb
 
 
-@pytest.mark.parametrize("subsampling", ["444", "420"])
+@pytest.mark.parametrize("subsampling", ["444", "422", "420", "gray"])
 @pytest.mark.parametrize("size", [(1, 1), (40, 24), (333, 50)])
 def test_pillow_opens_what_the_reference_makes(size, subsampling):
-    data, rgb = make_file(*size, subsampling)
-    decoded = np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
-    assert decoded.shape == rgb.shape
+    data, _ = make_file(*size, subsampling)
+    decoded = Image.open(io.BytesIO(data))
+    assert decoded.size == size
+    assert decoded.mode == ("L" if subsampling == "gray" else "RGB")
+    file = parse(data)
+    levels, layout = reference.huffman_decode(data)
+    assert layout == file.layout == Layout(*size, subsampling)
+    assert len(file.quantisers) == (1 if subsampling == "gray" else 3)
+    pixels = reference.reconstruct(levels, layout, 80).astype(int)
+    assert np.abs(pixels - np.asarray(decoded.convert("RGB"))).max() <= 4
+
+
+def test_a_file_names_the_tables_that_it_is_coded_with():
+    tables = [STANDARD_HUFFMAN[name] for name in ("dc_chroma", "ac_chroma", "dc_luma", "ac_luma")]
+    _, rest = file_head(Layout(8, 8, "444"), quantisation_tables(80), huffman=tables)
+    first, _ = file_head(Layout(8, 8, "444"), quantisation_tables(80))
+    assert parse(first + rest + bytes(10)).huffman == tuple(tables)
 
 
 def test_an_index_is_found_and_points_where_restart_markers_do():
     data, _ = make_file(333, 100)
     file = parse(data)
-    assert file.positions.shape == (13, 6)
+    assert file.first_segments.tolist() == list(range(13 * 6))
     without, _ = make_file(333, 100, with_index=False)
     by_markers = parse(without)
-    assert by_markers.positions.shape == (13, 1)
-    np.testing.assert_array_equal(file.positions[:, 0], by_markers.positions[:, 0])
-    assert file.mcus_per_entry % file.layout.mcus_per_segment == 0
+    assert by_markers.first_segments.tolist() == list(range(0, 13 * 6, 6))
+    np.testing.assert_array_equal(file.positions[::6], by_markers.positions)
+
+
+def index_of(layout, bits):
+    """What parse makes of the index for segments of so many bits, and how many bytes it takes."""
+    positions = (np.cumsum(bits) - bits.ravel()).reshape(bits.shape)
+    stream_bytes = int(bits.sum()) // 8
+    markers = index_markers(layout, bits, stream_bytes)
+    first, rest = file_head(layout, quantisation_tables(80))
+    file = parse(first + markers + rest + bytes(stream_bytes - 2) + b"\xff\xd9")
+    np.testing.assert_array_equal(file.positions, positions.ravel()[file.first_segments])
+    return file.first_segments, len(markers)
+
+
+def test_entries_are_short_where_there_is_much_to_decode():
+    layout = Layout(4000, 800, "444")
+    bits = np.full((layout.rows, layout.segments_per_row), 160)
+    bits[20:60, 20:30] = 2400
+    first, size = index_of(layout, bits)
+    work = np.add.reduceat(bits.ravel() + 96, first)
+    assert size <= bits.sum() / 8 / 80 + 40
+    assert len(first) > 0.8 * size / 2.5
+    assert work.max() < 2.5 * work.mean()
+    assert np.diff(first).max() > 4
+    assert set(range(0, layout.rows * layout.segments_per_row, layout.segments_per_row)) <= set(
+        first.tolist()
+    )
+
+
+@given(st.data())
+def test_any_index_says_where_entries_begin(data):
+    layout = Layout(data.draw(st.integers(65, 9000)), data.draw(st.integers(1, 80)), "444")
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    size = (layout.rows, layout.segments_per_row)
+    bits = (8 * np.exp(rng.normal(data.draw(st.floats(3, 6)), data.draw(st.floats(0, 1)), size)) + 96).astype(
+        int
+    )
+    bits[:, -1] += -bits.sum(1) % 8  # rows begin with bytes
+    stream_bytes = int(bits.sum()) // 8
+    if index_markers(layout, bits, stream_bytes):
+        _, length = index_of(layout, bits)
+        assert length <= stream_bytes / 80 + 40
 
 
 def test_a_stale_index_is_not_believed():
@@ -62,7 +117,7 @@ def test_a_stale_index_is_not_believed():
     at = data.index(b"RFBG\0") + 13
     broken = bytearray(data)
     broken[at : at + 2] = struct.pack("<H", 0xFFFF)
-    assert parse(broken).positions.shape == (13, 1)
+    assert parse(broken).positions.size == 13
 
 
 def test_large_indexes_take_several_markers():
@@ -93,7 +148,6 @@ def jpeg(**options):
     "options, why",
     [
         ({"progressive": True}, "progressive"),
-        ({"subsampling": 1}, "4:4:4 and 4:2:0"),
         ({}, "restart marker"),
     ],
 )
@@ -102,9 +156,16 @@ def test_foreign_files_say_what_is_foreign(options, why):
         parse(jpeg(**options))
 
 
+@pytest.mark.parametrize("subsampling", ["440", "411"])
+def test_other_subsamplings_are_foreign(subsampling):
+    data = simplejpeg.encode_jpeg(np.zeros((40, 40, 3), np.uint8), 80, colorsubsampling=subsampling)
+    with pytest.raises(ForeignJpegError, match="4:4:4, 4:2:2, 4:2:0 and gray"):
+        parse(data)
+
+
 def test_files_of_libjpeg_with_restart_rows_are_taken():
     file = parse(jpeg(subsampling=0, restart_marker_rows=1))
-    assert file.positions.shape == (5, 1)
+    assert file.positions.size == 5
     levels, layout = reference.huffman_decode(jpeg(subsampling=0, restart_marker_rows=1))
     assert levels.shape == (5, 5, 3, 64)
     assert layout == Layout(40, 40, "444")
@@ -114,6 +175,18 @@ def test_files_of_libjpeg_with_restart_rows_are_taken():
 def test_what_is_no_jpeg_is_said_to_be_none(data):
     with pytest.raises(CorruptJpegError):
         parse(data)
+
+
+@pytest.mark.parametrize("subsampling", ["444", "422", "420", "gray"])
+def test_a_size_that_the_bytes_cannot_have_is_refused(subsampling):
+    data, _ = make_file(40, 24, subsampling)
+    at = data.index(b"\xff\xc0") + 5
+    enormous = bytearray(data)
+    enormous[at : at + 4] = b"\xff" * 4
+    interval = data.index(b"\xff\xdd") + 4
+    enormous[interval : interval + 2] = struct.pack(">H", Layout(65535, 65535, subsampling).mcus_per_row)
+    with pytest.raises(CorruptJpegError, match="too few for 65535x65535"):
+        parse(enormous)
 
 
 @given(cut=st.integers(0, 3000))
@@ -136,4 +209,7 @@ def test_mutated_files_never_crash_and_stay_within_bounds(data):
     except JpegError:
         return
     assert file.positions.max(initial=0) <= (len(file.stream) + 2) * 8
-    assert file.positions.shape == (file.layout.rows, -(-file.layout.mcus_per_row // file.mcus_per_entry))
+    per_row = file.layout.segments_per_row
+    assert file.positions.shape == file.first_segments.shape
+    assert np.all(np.diff(file.first_segments.astype(int), append=per_row * file.layout.rows) > 0)
+    assert set(range(0, per_row * file.layout.rows, per_row)) <= set(file.first_segments.tolist())

@@ -3,7 +3,7 @@
  * It decodes nothing, and never trusts the bytes: whatever it gives back has its bounds checked.
  */
 
-/** Blocks that one workgroup decodes: 10 MCUs in 4:4:4, 5 in 4:2:0. */
+/** Blocks from one place where decoding can start to the next: 8 MCUs in 4:4:4, 6 in 4:2:2, 4 in 4:2:0, 24 in gray. */
 const SEGMENT_BLOCKS = 24;
 
 const SOI = 0xd8;
@@ -18,11 +18,15 @@ const RST0 = 0xd0;
 const RST7 = 0xd7;
 const OTHER_SOF = new Set([0xc1, 0xc2, 0xc3, 0xc5, 0xc6, 0xc7, 0xc9, 0xca, 0xcb, 0xcd, 0xce, 0xcf]);
 
-/** One scan of the components 1, 2, 3, each with the tables that our encoder gives it, all 64 coefficients at once. */
-const ONE_SCAN = Uint8Array.of(3, 1, 0x00, 2, 0x11, 3, 0x11, 0, 63, 0);
+/** Class and number of the tables that a scan of ours uses: DC luma, AC luma, DC chroma, AC chroma. */
+const HUFFMAN_SLOTS = [0x00, 0x10, 0x01, 0x11];
 
-/** "RFBG" 0, version 1, one byte reserved, MCUs per entry (u16), first entry (u32), all little-endian. */
-const INDEX_NAME = Uint8Array.of(0x52, 0x46, 0x42, 0x47, 0, 1);
+/** One scan of all components, each with the tables that our encoder gives it, all 64 coefficients at once. */
+const SCAN = "3,1,0,2,17,3,17,0,63,0";
+const GRAY_SCAN = "1,1,0,0,63,0";
+
+/** "RFBG" 0, version 2, one byte reserved, blocks per segment (u16), first entry (u32), all little-endian. */
+const INDEX_NAME = Uint8Array.of(0x52, 0x46, 0x42, 0x47, 0, 2);
 const INDEX_HEAD_BYTES = 13;
 
 export class JpegError extends Error {}
@@ -33,7 +37,7 @@ export class CorruptJpegError extends JpegError {}
 /** A JPEG that is not decoded here: progressive, another subsampling, no restart markers. The browser may well read it. */
 export class ForeignJpegError extends JpegError {}
 
-export type Subsampling = "444" | "420";
+export type Subsampling = "444" | "422" | "420" | "gray";
 
 /** How a frame divides into MCUs and segments. */
 export interface Layout {
@@ -49,14 +53,34 @@ export interface Layout {
 
 /** What the WGSL stages are specialised by. */
 export interface Geometry {
-  readonly mcuSize: number;
+  /** Luma blocks of an MCU, side by side and one below the other; chroma, where there is any, has one of each. */
+  readonly lumaAcross: number;
+  readonly lumaDown: number;
+  readonly hasChroma: boolean;
+  readonly mcuWidth: number;
+  readonly mcuHeight: number;
   readonly blocksPerMcu: number;
   readonly mcusPerSegment: number;
 }
 
+function geometryOf(lumaAcross: number, lumaDown: number, hasChroma = true): Geometry {
+  const blocksPerMcu = lumaAcross * lumaDown + (hasChroma ? 2 : 0);
+  return {
+    lumaAcross,
+    lumaDown,
+    hasChroma,
+    mcuWidth: 8 * lumaAcross,
+    mcuHeight: 8 * lumaDown,
+    blocksPerMcu,
+    mcusPerSegment: SEGMENT_BLOCKS / blocksPerMcu,
+  };
+}
+
 export const GEOMETRY: Readonly<Record<Subsampling, Geometry>> = {
-  "444": { mcuSize: 8, blocksPerMcu: 3, mcusPerSegment: SEGMENT_BLOCKS / 3 },
-  "420": { mcuSize: 16, blocksPerMcu: 6, mcusPerSegment: SEGMENT_BLOCKS / 6 },
+  "444": geometryOf(1, 1),
+  "422": geometryOf(2, 1),
+  "420": geometryOf(2, 2),
+  gray: geometryOf(1, 1, false),
 };
 
 export interface HuffmanTable {
@@ -68,28 +92,26 @@ export interface HuffmanTable {
 
 export interface JpegFile {
   readonly layout: Layout;
-  /** Of Y, Cb and Cr, 64 each, in zigzag order. */
+  /** Of Y, Cb and Cr, or of Y alone, 64 each, in zigzag order. */
   readonly quantisers: Uint8Array;
-  /** DC luma, AC luma, DC chroma, AC chroma. */
+  /** DC luma, AC luma, DC chroma, AC chroma; of gray the first two. */
   readonly huffman: readonly HuffmanTable[];
   /** The entropy-coded bytes, with stuffing and restart markers, without EOI. */
   readonly stream: Uint8Array<ArrayBuffer>;
-  /** MCUs from one entry to the next; a multiple of those in a segment, or the whole row. */
-  readonly mcusPerEntry: number;
-  readonly entriesPerRow: number;
-  /** Bit position in the stream of every entry, row by row. */
-  readonly positions: Uint32Array<ArrayBuffer>;
+  /** Two numbers for every entry, a place where decoding can start: its bit position in the stream and its first segment, counted
+   * over all rows. Every row begins an entry. At the end once more two, the last of which is the number of segments. */
+  readonly entries: Uint32Array<ArrayBuffer>;
 }
 
 export function layoutOf(width: number, height: number, subsampling: Subsampling): Layout {
   const geometry = GEOMETRY[subsampling];
-  const mcusPerRow = Math.ceil(width / geometry.mcuSize);
+  const mcusPerRow = Math.ceil(width / geometry.mcuWidth);
   return {
     width,
     height,
     subsampling,
     mcusPerRow,
-    rows: Math.ceil(height / geometry.mcuSize),
+    rows: Math.ceil(height / geometry.mcuHeight),
     segmentsPerRow: Math.ceil(mcusPerRow / geometry.mcusPerSegment),
     geometry,
   };
@@ -99,9 +121,10 @@ export function layoutOf(width: number, height: number, subsampling: Subsampling
 export function parse(data: Uint8Array<ArrayBuffer>): JpegFile {
   const quantisers = new Map<number, Uint8Array>();
   const huffman = new Map<number, HuffmanTable>();
-  const index = new Map<number, IndexPart>();
+  const index = new Map<number, Uint8Array>();
   let frame: { layout: Layout; quantisers: Uint8Array } | null = null;
   let restartInterval = 0;
+  let scan = "";
   let start = 0;
 
   for (const { code, payload, after } of segments(data)) {
@@ -118,9 +141,7 @@ export function parse(data: Uint8Array<ArrayBuffer>): JpegFile {
     } else if (OTHER_SOF.has(code)) {
       throw new ForeignJpegError("only baseline JPEG is decoded here");
     } else if (code === SOS) {
-      if (payload.length !== ONE_SCAN.length || !startsWith(payload, ONE_SCAN)) {
-        throw new ForeignJpegError("only one scan of the components 1, 2, 3 is decoded here");
-      }
+      scan = payload.join();
       start = after;
     }
   }
@@ -129,11 +150,15 @@ export function parse(data: Uint8Array<ArrayBuffer>): JpegFile {
     throw new CorruptJpegError("the JPEG file has no frame header before its image data");
   }
   const { layout } = frame;
+  const { hasChroma, blocksPerMcu } = layout.geometry;
+  if (scan !== (hasChroma ? SCAN : GRAY_SCAN)) {
+    throw new ForeignJpegError("only one scan of all components is decoded here");
+  }
   if (layout.rows > 1 && restartInterval !== layout.mcusPerRow) {
     throw new ForeignJpegError("only files with a restart marker per MCU row are decoded here");
   }
-  const used = [0x00, 0x10, 0x01, 0x11].map((slot) => needed(huffman.get(slot)));
-  const quantiserRows = new Uint8Array(3 * 64);
+  const used = HUFFMAN_SLOTS.slice(0, hasChroma ? 4 : 2).map((slot) => needed(huffman.get(slot)));
+  const quantiserRows = new Uint8Array(frame.quantisers.length * 64);
   frame.quantisers.forEach((table, component) => {
     quantiserRows.set(needed(quantisers.get(table)), component * 64);
   });
@@ -145,9 +170,15 @@ export function parse(data: Uint8Array<ArrayBuffer>): JpegFile {
   if (stream.length === 0) {
     throw new CorruptJpegError("the JPEG file ends before its image data");
   }
+  // A block takes at least one bit for DC and one for its end. So nobody claims a size, and the memory for it, for nothing.
+  if (stream.length * 8 < 2 * layout.rows * layout.mcusPerRow * blocksPerMcu) {
+    throw new CorruptJpegError(
+      `${stream.length} bytes of image data are too few for ${layout.width} x ${layout.height} pixels`,
+    );
+  }
   // Whoever changed a file may have left its index behind; the restart markers tell the truth.
   const entries = indexEntries(index, layout, stream.length + 2) ?? restartEntries(stream, layout);
-  return { layout, quantisers: quantiserRows, huffman: used, stream, ...entries };
+  return { layout, quantisers: quantiserRows, huffman: used, stream, entries };
 }
 
 interface Segment {
@@ -225,98 +256,108 @@ function readFrame(payload: Uint8Array): { layout: Layout; quantisers: Uint8Arra
   if (payload.length < 6) {
     throw new CorruptJpegError("the frame header is cut off");
   }
-  if (payload[0] !== 8 || payload[5] !== 3 || payload.length !== 15) {
-    throw new ForeignJpegError("only 8-bit files of three components are decoded here");
+  if (payload[0] !== 8) {
+    throw new ForeignJpegError(`files of ${payload[0]} bits a sample are not decoded here`);
+  }
+  if (payload.length !== 6 + 3 * payload[5]!) {
+    throw new CorruptJpegError("the frame header has the wrong length");
   }
   const height = u16(payload, 1);
   const width = u16(payload, 3);
   if (width === 0 || height === 0) {
     throw new CorruptJpegError("the JPEG file has no size");
   }
-  const column = (first: number) => Uint8Array.of(payload[first]!, payload[first + 3]!, payload[first + 6]!);
-  const subsampling = SAMPLINGS[column(7).join()];
-  if (column(6).join() !== "1,2,3" || subsampling === undefined) {
-    throw new ForeignJpegError("only 4:4:4 and 4:2:0 are decoded here");
+  const column = (first: number) => payload.filter((_, i) => i >= 6 && i % 3 === first);
+  const subsampling = SAMPLINGS[column(1).join()];
+  if (!"1,2,3".startsWith(column(0).join()) || subsampling === undefined) {
+    throw new ForeignJpegError("only 4:4:4, 4:2:2, 4:2:0 and gray are decoded here");
   }
-  return { layout: layoutOf(width, height, subsampling), quantisers: column(8) };
+  return { layout: layoutOf(width, height, subsampling), quantisers: column(2) };
 }
 
-/** By the sampling factors of the three components. */
+/** By the sampling factors of the components. */
 const SAMPLINGS: Readonly<Record<string, Subsampling>> = {
   [[0x11, 0x11, 0x11].join()]: "444",
+  [[0x21, 0x11, 0x11].join()]: "422",
   [[0x22, 0x11, 0x11].join()]: "420",
+  [[0x11].join()]: "gray",
 };
 
 // ----- where decoding can start
 
-interface IndexPart {
-  mcusPerEntry: number;
-  /** u16 each: bits from one entry to the next. */
-  bits: DataView;
-}
-
-type Entries = Pick<JpegFile, "mcusPerEntry" | "entriesPerRow" | "positions">;
-
-function readIndex(payload: Uint8Array, parts: Map<number, IndexPart>): void {
-  if (payload.length < INDEX_HEAD_BYTES || payload.length % 2 !== INDEX_HEAD_BYTES % 2) {
+function readIndex(payload: Uint8Array, parts: Map<number, Uint8Array>): void {
+  if (payload.length < INDEX_HEAD_BYTES || !startsWith(payload, INDEX_NAME)) {
     return;
   }
-  if (startsWith(payload, INDEX_NAME)) {
-    const view = new DataView(payload.buffer, payload.byteOffset, payload.byteLength);
-    const bits = new DataView(
-      payload.buffer,
-      payload.byteOffset + INDEX_HEAD_BYTES,
-      payload.length - INDEX_HEAD_BYTES,
-    );
-    parts.set(view.getUint32(9, true), { mcusPerEntry: view.getUint16(7, true), bits });
+  const view = new DataView(payload.buffer, payload.byteOffset, payload.byteLength);
+  if (view.getUint16(7, true) === SEGMENT_BLOCKS) {
+    parts.set(view.getUint32(9, true), payload.subarray(INDEX_HEAD_BYTES));
   }
 }
 
 /** The entries that the index names, or null when there is none that fits the file. */
-function indexEntries(parts: Map<number, IndexPart>, layout: Layout, streamBytes: number): Entries | null {
-  const mcusPerEntry = parts.get(0)?.mcusPerEntry ?? 0;
-  if (mcusPerEntry < 1 || mcusPerEntry % layout.geometry.mcusPerSegment !== 0) {
+function indexEntries(
+  parts: Map<number, Uint8Array>,
+  layout: Layout,
+  streamBytes: number,
+): Uint32Array<ArrayBuffer> | null {
+  const { rows, segmentsPerRow } = layout;
+  const ordered = [...parts].sort(([a], [b]) => a - b);
+  const sizes = ordered.map(([, part]) => Math.floor((part.length * 2) / 5));
+  const count = sizes.reduce((sum, size) => sum + size, 0);
+  if (count === 0 || count > rows * segmentsPerRow) {
     return null;
   }
-  const entriesPerRow = Math.ceil(layout.mcusPerRow / mcusPerEntry);
-  const ordered = [...parts].sort(([a], [b]) => a - b).map(([, part]) => part.bits);
-  const count = ordered.reduce((sum, bits) => sum + bits.byteLength / 2, 0);
-  if (count !== layout.rows * entriesPerRow) {
-    return null;
-  }
-  const positions = new Uint32Array(count);
+  const entries = new Uint32Array(2 * (count + 1));
   let entry = 0;
   let position = 0;
-  for (const bits of ordered) {
-    for (let at = 0; at < bits.byteLength; at += 2) {
-      if (entry % entriesPerRow === 0 && position % 8 !== 0) {
-        return null; // rows begin with bytes
+  let row = 0;
+  let inRow = 0;
+  for (const [i, [first, part]] of ordered.entries()) {
+    const size = sizes[i]!;
+    if (first !== entry || part.length !== 2 * size + Math.ceil(size / 2)) {
+      return null; // a part is missing or cut off
+    }
+    for (let k = 0; k < size; k++) {
+      if (inRow >= segmentsPerRow || (inRow === 0 && position % 8 !== 0)) {
+        return null; // a row has too many segments, or does not begin with a byte
       }
-      positions[entry] = position;
-      position += bits.getUint16(at, true);
+      entries[2 * entry] = position;
+      entries[2 * entry + 1] = row * segmentsPerRow + inRow;
       entry += 1;
+      position += part[2 * k]! | (part[2 * k + 1]! << 8);
+      const segments = (part[2 * size + (k >> 1)]! >> (4 * (k & 1))) & 15;
+      inRow += segments;
+      if (segments === 0) {
+        row += 1;
+        inRow = 0;
+      }
     }
   }
-  return position <= streamBytes * 8 ? { mcusPerEntry, entriesPerRow, positions } : null;
+  entries[2 * count + 1] = rows * segmentsPerRow;
+  return row === rows && inRow === 0 && position <= streamBytes * 8 ? entries : null;
 }
 
 /** An entry per MCU row, by looking for the restart markers. */
-function restartEntries(stream: Uint8Array, layout: Layout): Entries {
-  const positions = new Uint32Array(layout.rows);
+function restartEntries(stream: Uint8Array, layout: Layout): Uint32Array<ArrayBuffer> {
+  const entries = new Uint32Array(2 * (layout.rows + 1));
+  for (let row = 0; row <= layout.rows; row++) {
+    entries[2 * row + 1] = row * layout.segmentsPerRow;
+  }
   let found = 0;
   for (let at = stream.indexOf(0xff); at >= 0; at = stream.indexOf(0xff, at + 1)) {
     const next = stream[at + 1] ?? 0;
     if (next >= RST0 && next <= RST7) {
       found += 1;
       if (found < layout.rows) {
-        positions[found] = (at + 2) * 8;
+        entries[2 * found] = (at + 2) * 8;
       }
     }
   }
   if (found !== layout.rows - 1) {
     throw new CorruptJpegError(`the JPEG file has ${found} restart markers where ${layout.rows - 1} belong`);
   }
-  return { mcusPerEntry: layout.mcusPerRow, entriesPerRow: 1, positions };
+  return entries;
 }
 
 // ----- small things

@@ -1,29 +1,38 @@
 /**
- * JPEG files to a texture on the GPU, with the two compute stages of rfb_gpu/codecs/jpeg: the twin of decoder.py there.
+ * JPEG files to a texture on the GPU, with the compute stages of rfb_gpu/codecs/jpeg: the twin of decoder.py there.
  * Takes the files of our encoder, and baseline files with a restart marker per MCU row. Once it has seen a frame of a
  * size it makes no GPU object for the next; it never reads anything back and never touches a pixel on the CPU.
  */
 import huffmanDecode from "wgsl:jpeg/huffman_decode.wgsl";
 import reconstruct from "wgsl:jpeg/reconstruct.wgsl";
+import reconstructChroma from "wgsl:jpeg/reconstruct_chroma.wgsl";
 import { type Gpu, once } from "../device";
 import {
   CorruptJpegError,
+  ForeignJpegError,
   GEOMETRY,
   type HuffmanTable,
   type JpegFile,
   type Layout,
+  layoutOf,
   parse,
   type Subsampling,
 } from "./bitstream";
 import { assemble } from "./wgsl";
 
+/** Of huffman_decode.wgsl: a divisor of 64. */
+const ENTRIES_PER_WORKGROUP = 32;
+
+/** Mirrors shaders/blocks.wgsl: blocks that a workgroup has room for. */
+const GROUP_BLOCKS = 32;
+
 // Mirrors huffman_decode.wgsl.
-const FAST_BITS = 9;
-const TABLE_LIMITS = 512;
-const TABLE_OFFSETS = 528;
-const TABLE_SYMBOLS = 544;
-const TABLE_WORDS = 800;
-const WORKGROUP = 64;
+const FAST_BITS = 10;
+const FAST_SIZE = 1 << FAST_BITS;
+const COEFFICIENT = 1 << 16;
+const END_OF_BLOCK = 64 << 9;
+/** What a code that a table does not have is taken for: the end of the block, or a DC difference of 0. */
+const NO_CODE = 16;
 
 /** Natural index (row * 8 + column) of each position in zigzag order: diagonals, turning at every edge. */
 const ZIGZAG = Uint32Array.from({ length: 64 }, (_, natural) => natural).sort((a, b) => {
@@ -40,42 +49,70 @@ const AAN_SCALE = Float64Array.from({ length: 8 }, (_, k) =>
 /** Buffers are a multiple of this long, so that a few bytes more do not make one grow. */
 const BUFFER_ALIGNMENT = 256;
 
-interface Stages {
-  readonly huffmanDecode: GPUComputePipeline;
-  readonly reconstruct: GPUComputePipeline;
-}
+type BufferName =
+  | "frame"
+  | "stream"
+  | "entries"
+  | "huffman"
+  | "tables"
+  | "list"
+  | "segments"
+  | "entryDc"
+  | "chroma";
 
-type BufferName = "frame" | "stream" | "entries" | "huffman" | "tables" | "list" | "segments" | "entryDc";
+/** What a stage binds, in the order of its bindings; those after the bar it writes to. */
+const STAGES = {
+  huffman_decode: ["frame", "stream", "entries", "huffman", "|", "list", "segments", "entryDc"],
+  reconstruct_chroma: ["frame", "tables", "list", "segments", "entryDc", "|", "chroma"],
+  reconstruct: ["frame", "tables", "list", "segments", "entryDc", "chroma", "|", "picture"],
+} as const satisfies Record<string, readonly (BufferName | "|" | "picture")[]>;
+
+type StageName = keyof typeof STAGES;
+
+const SOURCES: Readonly<Record<StageName, string>> = {
+  huffman_decode: huffmanDecode,
+  reconstruct_chroma: reconstructChroma,
+  reconstruct,
+};
+
+type Pipelines = Readonly<Partial<Record<StageName, GPUComputePipeline>>>;
+type Layouts = Readonly<Record<StageName, GPUBindGroupLayout>>;
 
 export class JpegDecoder {
+  readonly #gpu: Gpu;
   readonly #device: GPUDevice;
-  readonly #stages: Readonly<Record<Subsampling, Stages>>;
+  readonly #layouts: Layouts;
+  /** What is compiled, or null while it is being compiled. */
+  readonly #pipelines = new Map<Subsampling, Pipelines | null>();
   readonly #buffers = new Map<BufferName, GPUBuffer>();
-  #groups: {
-    subsampling: Subsampling;
-    target: GPUTexture;
-    decode: GPUBindGroup;
-    reconstruct: GPUBindGroup;
-  } | null = null;
+  #groups = new Map<StageName, GPUBindGroup>();
+  /** Of the stage that writes the picture: a caller may take turns between a few textures. */
+  #pictureGroups = new WeakMap<GPUTexture, GPUBindGroup>();
+  // What the buffers of the same names hold.
   #huffman: readonly HuffmanTable[] = [];
   #quantisers = new Uint8Array(0);
 
-  /** Resolves once the stages are compiled; rejects if one is refused. */
+  /**
+   * Resolves once the stages are compiled for what our encoder makes by default; rejects if one is refused. For 4:2:2 and gray they
+   * are compiled when the first such file comes, so that no page waits for them.
+   */
   static async create(gpu: Gpu): Promise<JpegDecoder> {
-    const [full, half] = await Promise.all([compile(gpu, "444"), compile(gpu, "420")]);
-    return new JpegDecoder(gpu.device, { "444": full, "420": half });
+    const decoder = new JpegDecoder(gpu);
+    await Promise.all([decoder.#compile("444"), decoder.#compile("420")]);
+    return decoder;
   }
 
-  private constructor(device: GPUDevice, stages: Readonly<Record<Subsampling, Stages>>) {
-    this.#device = device;
-    this.#stages = stages;
+  private constructor(gpu: Gpu) {
+    this.#gpu = gpu;
+    this.#device = gpu.device;
+    this.#layouts = bindGroupLayouts(gpu.device);
   }
 
   /**
    * Submits the decoding of a file of the given size, in pixels. The picture goes to the top-left corner of `target()`,
    * which is asked for only when nothing can fail any more: an rgba8unorm texture for storage.
    *
-   * Throws a JpegError for a file that is not decoded here, and a RangeError for one that does not fit the device.
+   * Throws a JpegError for a file that is not decoded here, or not yet, and a RangeError for one that does not fit the device.
    */
   decode(data: Uint8Array<ArrayBuffer>, width: number, height: number, target: () => GPUTexture): void {
     const file = parse(data);
@@ -83,20 +120,30 @@ export class JpegDecoder {
     if (layout.width !== width || layout.height !== height) {
       throw new CorruptJpegError(`the file is ${layout.width} x ${layout.height}, not ${width} x ${height}`);
     }
+    const pipelines = this.#pipelines.get(layout.subsampling);
+    if (!pipelines) {
+      if (pipelines === undefined) {
+        this.#compile(layout.subsampling).catch((error) => console.warn("rfb_gpu:", error));
+      }
+      throw new ForeignJpegError(`the decoder for ${layout.subsampling} is being compiled`);
+    }
     this.#upload(file);
-    const groups = this.#bind(layout, target());
-    const stages = this.#stages[layout.subsampling];
+    const picture = target();
 
     const commands = this.#device.createCommandEncoder({ label: "rfb_gpu jpeg decode" });
     const pass = commands.beginComputePass();
-    pass.setPipeline(stages.huffmanDecode);
-    pass.setBindGroup(0, groups.decode);
-    pass.dispatchWorkgroups(Math.ceil(file.positions.length / WORKGROUP));
-    pass.setPipeline(stages.reconstruct);
-    pass.setBindGroup(0, groups.reconstruct);
-    pass.dispatchWorkgroups(layout.segmentsPerRow, layout.rows);
+    for (const [stage, x, y] of dispatches(file)) {
+      pass.setPipeline(pipelines[stage]!);
+      pass.setBindGroup(0, this.#group(stage, picture));
+      pass.dispatchWorkgroups(x, y);
+    }
     pass.end();
     this.#device.queue.submit([commands.finish()]);
+  }
+
+  async #compile(subsampling: Subsampling): Promise<void> {
+    this.#pipelines.set(subsampling, null);
+    this.#pipelines.set(subsampling, await compile(this.#gpu, this.#layouts, subsampling));
   }
 
   /** Frees the buffers. The texture stays with whom it belongs to. */
@@ -105,24 +152,29 @@ export class JpegDecoder {
       buffer.destroy();
     }
     this.#buffers.clear();
-    this.#groups = null;
+    this.#forgetGroups();
   }
 
   #upload(file: JpegFile): void {
-    const { layout, stream, positions } = file;
+    const { layout, stream } = file;
+    const entryCount = file.entries.length / 2 - 1;
     const { queue } = this.#device;
     const blocks = layout.rows * layout.mcusPerRow * layout.geometry.blocksPerMcu;
     // A coefficient takes two bits or more, so half the bit position is place enough; then a DC element per block.
     const listWords = stream.length * 4 + blocks + 64;
+    const streamWords = Math.ceil(stream.length / 4);
+    const chromaSamples = isSubsampled(layout) ? 64 * layout.rows * layout.mcusPerRow : 0;
+    const huffmanWords = sameTables(file.huffman, this.#huffman) ? null : decodingTables(file.huffman);
     // All buffers before the first write: a frame that does not fit must leave the last one's data alone.
     const frame = this.#reserve("frame", 48, GPUBufferUsage.UNIFORM);
-    const streamBuffer = this.#reserve("stream", stream.length + 4);
-    const entries = this.#reserve("entries", positions.byteLength);
-    const huffman = this.#reserve("huffman", 4 * TABLE_WORDS * 4);
+    const streamBuffer = this.#reserve("stream", streamWords * 4);
+    const entries = this.#reserve("entries", file.entries.byteLength);
     const tables = this.#reserve("tables", (192 + 64) * 4);
     this.#reserve("list", listWords * 4);
     this.#reserve("segments", layout.rows * layout.segmentsPerRow * 8);
-    this.#reserve("entryDc", positions.length * 16);
+    this.#reserve("entryDc", entryCount * 16);
+    this.#reserve("chroma", chromaSamples * 4);
+    const huffman = huffmanWords && this.#reserve("huffman", huffmanWords.byteLength);
 
     queue.writeBuffer(
       frame,
@@ -133,26 +185,26 @@ export class JpegDecoder {
         layout.mcusPerRow,
         layout.rows,
         layout.segmentsPerRow,
-        file.mcusPerEntry,
-        file.entriesPerRow,
-        stream.length,
+        entryCount,
+        streamWords,
         listWords,
+        0,
         0,
         0,
         0,
       ),
     );
-    // writeBuffer takes multiples of four bytes: the last one to four go by themselves, filled up.
+    // writeBuffer takes multiples of four bytes: the last one to three go by themselves, filled up.
     const whole = stream.length & ~3;
     queue.writeBuffer(streamBuffer, 0, stream, 0, whole);
-    const tail = new Uint8Array(4);
-    tail.set(stream.subarray(whole));
-    queue.writeBuffer(streamBuffer, whole, tail);
-    queue.writeBuffer(entries, 0, positions);
-    if (!sameTables(file.huffman, this.#huffman)) {
-      file.huffman.forEach((table, i) => {
-        queue.writeBuffer(huffman, i * TABLE_WORDS * 4, decodingTable(table));
-      });
+    if (whole < stream.length) {
+      const tail = new Uint8Array(4);
+      tail.set(stream.subarray(whole));
+      queue.writeBuffer(streamBuffer, whole, tail);
+    }
+    queue.writeBuffer(entries, 0, file.entries);
+    if (huffman) {
+      queue.writeBuffer(huffman, 0, huffmanWords);
       this.#huffman = file.huffman.map(({ counts, symbols }) => ({
         counts: counts.slice(),
         symbols: symbols.slice(),
@@ -178,111 +230,200 @@ export class JpegDecoder {
     }
     known?.destroy();
     const wanted = known ? Math.min(bytes * 1.5, limit) : bytes;
-    const size = Math.ceil(wanted / BUFFER_ALIGNMENT) * BUFFER_ALIGNMENT;
+    const size = Math.max(Math.ceil(wanted / BUFFER_ALIGNMENT), 1) * BUFFER_ALIGNMENT;
     const buffer = this.#device.createBuffer({
       label: `rfb_gpu ${name}`,
       size,
       usage: usage | GPUBufferUsage.COPY_DST,
     });
     this.#buffers.set(name, buffer);
-    this.#groups = null;
+    if (name === "huffman") {
+      this.#huffman = [];
+    } else if (name === "tables") {
+      this.#quantisers = new Uint8Array(0);
+    }
+    this.#forgetGroups();
     return buffer;
   }
 
-  #bind(layout: Layout, target: GPUTexture) {
-    const { subsampling } = layout;
-    if (this.#groups?.subsampling !== subsampling || this.#groups.target !== target) {
-      const stages = this.#stages[subsampling];
-      this.#groups = {
-        subsampling,
-        target,
-        decode: this.#group(stages.huffmanDecode, [
-          "frame",
-          "stream",
-          "entries",
-          "huffman",
-          "list",
-          "segments",
-          "entryDc",
-        ]),
-        reconstruct: this.#group(
-          stages.reconstruct,
-          ["frame", "tables", "list", "segments", "entryDc"],
-          target.createView(),
-        ),
-      };
-    }
-    return this.#groups;
+  #forgetGroups(): void {
+    this.#groups.clear();
+    this.#pictureGroups = new WeakMap();
   }
 
-  #group(pipeline: GPUComputePipeline, names: BufferName[], view?: GPUTextureView): GPUBindGroup {
-    const resources: GPUBindingResource[] = names.map((name) => ({ buffer: this.#buffers.get(name)! }));
-    if (view) {
-      resources.push(view);
+  #group(stage: StageName, picture: GPUTexture): GPUBindGroup {
+    const known = stage === "reconstruct" ? this.#pictureGroups.get(picture) : this.#groups.get(stage);
+    if (known) {
+      return known;
     }
-    return this.#device.createBindGroup({
-      layout: pipeline.getBindGroupLayout(0),
-      entries: resources.map((resource, binding) => ({ binding, resource })),
+    const group = this.#device.createBindGroup({
+      label: `rfb_gpu ${stage}`,
+      layout: this.#layouts[stage],
+      entries: resources(stage).map((name, binding) => ({
+        binding,
+        resource: name === "picture" ? picture.createView() : { buffer: this.#buffers.get(name)! },
+      })),
     });
+    if (stage === "reconstruct") {
+      this.#pictureGroups.set(picture, group);
+    } else {
+      this.#groups.set(stage, group);
+    }
+    return group;
   }
 }
 
-async function compile(gpu: Gpu, subsampling: Subsampling): Promise<Stages> {
-  const { mcuSize, blocksPerMcu, mcusPerSegment } = GEOMETRY[subsampling];
-  const constants = {
-    SUBSAMPLED: subsampling === "420",
-    MCU_SIZE: mcuSize,
-    BLOCKS_PER_MCU: blocksPerMcu,
-    MCUS_PER_SEGMENT: mcusPerSegment,
+function isSubsampled({ geometry }: Layout): boolean {
+  return geometry.hasChroma && geometry.lumaAcross > 1;
+}
+
+/** What the GPU does for a file, in order: a stage, and how many workgroups across and down. */
+function dispatches({ layout, entries }: JpegFile): [StageName, number, number][] {
+  const { geometry, segmentsPerRow, rows } = layout;
+  const groups = (blocksTaken: number) =>
+    Math.ceil(segmentsPerRow / Math.floor(GROUP_BLOCKS / (blocksTaken * geometry.mcusPerSegment)));
+  const plan: [StageName, number, number][] = [
+    ["huffman_decode", Math.ceil((entries.length / 2 - 1) / ENTRIES_PER_WORKGROUP), 1],
+  ];
+  if (isSubsampled(layout)) {
+    plan.push(["reconstruct_chroma", groups(2), rows]);
+    plan.push(["reconstruct", groups(geometry.blocksPerMcu - 2), rows]);
+  } else {
+    plan.push(["reconstruct", groups(geometry.blocksPerMcu), rows]);
+  }
+  return plan;
+}
+
+function resources(stage: StageName): (BufferName | "picture")[] {
+  return STAGES[stage].filter((name) => name !== "|");
+}
+
+/** Bind groups of a stage fit all its variants. */
+function bindGroupLayouts(device: GPUDevice): Layouts {
+  const layout = (stage: StageName) => {
+    const bar = (STAGES[stage] as readonly string[]).indexOf("|");
+    return device.createBindGroupLayout({
+      label: `rfb_gpu ${stage}`,
+      entries: resources(stage).map((name, binding): GPUBindGroupLayoutEntry => {
+        const visibility = GPUShaderStage.COMPUTE;
+        if (name === "picture") {
+          return { binding, visibility, storageTexture: { access: "write-only", format: "rgba8unorm" } };
+        }
+        const type = name === "frame" ? "uniform" : binding < bar ? "read-only-storage" : "storage";
+        return { binding, visibility, buffer: { type } };
+      }),
+    });
   };
-  const stage = (name: string, text: string) => {
-    const code = assemble(text, constants);
-    return once(gpu, code, () =>
+  return {
+    huffman_decode: layout("huffman_decode"),
+    reconstruct_chroma: layout("reconstruct_chroma"),
+    reconstruct: layout("reconstruct"),
+  };
+}
+
+async function compile(gpu: Gpu, layouts: Layouts, subsampling: Subsampling): Promise<Pipelines> {
+  const geometry = GEOMETRY[subsampling];
+  const constants = {
+    BLOCKS_PER_MCU: geometry.blocksPerMcu,
+    MCUS_PER_SEGMENT: geometry.mcusPerSegment,
+    MCU_WIDTH: geometry.mcuWidth,
+    MCU_HEIGHT: geometry.mcuHeight,
+    LUMA_ACROSS: geometry.lumaAcross,
+    LUMA_DOWN: geometry.lumaDown,
+    ENTRIES_PER_WORKGROUP,
+  };
+  const isUsed = (stage: StageName) =>
+    stage !== "reconstruct_chroma" || isSubsampled(layoutOf(1, 1, subsampling));
+  const compiled = (Object.keys(STAGES) as StageName[]).filter(isUsed).map(async (stage) => {
+    const code = assemble(SOURCES[stage], constants);
+    const pipeline = await once(gpu, code, () =>
       gpu.device.createComputePipelineAsync({
-        label: `rfb_gpu ${name}`,
-        layout: "auto",
+        label: `rfb_gpu ${stage}`,
+        layout: gpu.device.createPipelineLayout({ bindGroupLayouts: [layouts[stage]] }),
         compute: {
-          module: gpu.device.createShaderModule({ label: `rfb_gpu ${name}`, code }),
-          entryPoint: name,
+          module: gpu.device.createShaderModule({ label: `rfb_gpu ${stage}`, code }),
+          entryPoint: stage,
         },
       }),
     );
-  };
-  const [first, second] = await Promise.all([
-    stage("huffman_decode", huffmanDecode),
-    stage("reconstruct", reconstruct),
-  ]);
-  return { huffmanDecode: first, reconstruct: second };
+    return [stage, pipeline] as const;
+  });
+  return Object.fromEntries(await Promise.all(compiled));
 }
 
-/** The form of a Huffman table that huffman_decode.wgsl reads. */
-export function decodingTable({ counts, symbols }: HuffmanTable): Uint32Array<ArrayBuffer> {
-  const words = new Uint32Array(TABLE_WORDS);
-  words.set(symbols, TABLE_SYMBOLS);
-  let code = 0;
-  let place = 0;
-  for (let length = 1; length <= 16; length++) {
-    const count = counts[length - 1]!;
-    words[TABLE_OFFSETS + length - 1] = place - code;
-    for (const symbol of symbols.subarray(place, place + count)) {
-      if (length <= FAST_BITS) {
-        const spare = FAST_BITS - length;
-        words.fill((length << 8) | symbol, code << spare, (code + 1) << spare);
+/**
+ * The buffer `huffman` of huffman_decode.wgsl: what each next 10 bits mean, by table, and then, for the longer codes that they
+ * begin, each next 6 bits. Codes of a table are in ascending order, the short ones first, so each part is its codes one after
+ * the other, repeated by as many bits as follow.
+ */
+export function decodingTables(tables: readonly HuffmanTable[]): Uint32Array<ArrayBuffer> {
+  const fast = new Uint32Array(4 * FAST_SIZE);
+  const parts = [fast];
+  let end = fast.length;
+  tables.forEach(({ counts, symbols }, i) => {
+    const isDc = i % 2 === 0;
+    const noCode = NO_CODE | (isDc ? COEFFICIENT : END_OF_BLOCK);
+    const long = new Uint32Array(longWords(counts)).fill(noCode);
+    let at = i * FAST_SIZE;
+    let longAt = 0;
+    let place = 0;
+    counts.forEach((count, c) => {
+      const length = c + 1;
+      for (const symbol of symbols.subarray(place, place + count)) {
+        const word = wordOf(symbol, length, isDc);
+        if (length <= FAST_BITS) {
+          const repeats = 1 << (FAST_BITS - length);
+          fast.fill(word, at, at + repeats);
+          at += repeats;
+        } else {
+          const repeats = 1 << (16 - length);
+          long.fill(word, longAt, longAt + repeats);
+          longAt += repeats;
+        }
       }
-      code += 1;
+      place += count;
+    });
+    for (let block = 0; block < long.length; block += 64) {
+      fast[at] = (end + block) << 5;
+      at += 1;
     }
-    place += count;
-    words[TABLE_LIMITS + length - 1] = count ? code << (16 - length) : 0;
-    code <<= 1;
+    fast.fill(noCode, at, (i + 1) * FAST_SIZE);
+    parts.push(long);
+    end += long.length;
+  });
+  const words = new Uint32Array(end);
+  let at = 0;
+  for (const part of parts) {
+    words.set(part, at);
+    at += part.length;
   }
   return words;
 }
 
-/** Quantiser times what the inverse DCT leaves to it, by component and zigzag position. */
+/** How many 16-bit windows begin with codes of more than FAST_BITS, rounded up to whole groups of 64. */
+function longWords(counts: Uint8Array): number {
+  const windows = counts.reduce((sum, count, i) => (i < FAST_BITS ? sum : sum + (count << (15 - i))), 0);
+  return Math.ceil(windows / 64) * 64;
+}
+
+/** What huffman_decode.wgsl does on a code. */
+function wordOf(symbol: number, codeLength: number, isDc: boolean): number {
+  if (isDc) {
+    const size = Math.min(symbol, 15);
+    return COEFFICIENT | (size << 5) | (codeLength + size);
+  }
+  const size = symbol & 15;
+  if (size === 0) {
+    return (symbol === 0xf0 ? 15 << 9 : END_OF_BLOCK) | codeLength;
+  }
+  return COEFFICIENT | ((symbol >> 4) << 9) | (size << 5) | (codeLength + size);
+}
+
+/** Quantiser times what the inverse DCT leaves to it, by component and zigzag position, for samples of 0..1. */
 function multipliers(quantisers: Uint8Array): Float32Array<ArrayBuffer> {
   return Float32Array.from(quantisers, (quantiser, i) => {
     const natural = ZIGZAG[i % 64]!;
-    return (quantiser * AAN_SCALE[natural >> 3]! * AAN_SCALE[natural & 7]!) / 8;
+    return (quantiser * AAN_SCALE[natural >> 3]! * AAN_SCALE[natural & 7]!) / (8 * 255);
   });
 }
 

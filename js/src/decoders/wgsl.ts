@@ -2,20 +2,28 @@
  * Assembles a compute stage: constants first, then the modules that it imports, then the stage itself.
  *
  * The files are the Python package's own, and rfb_gpu/codecs/wgsl.py does the same. What the two hosts' compilers need
- * differently belongs here and there, and nowhere else. Never a preprocessor. The decoder's stages have nothing to unroll,
- * so `#unroll` is refused here rather than done.
+ * differently belongs here and there, and nowhere else. Never a preprocessor, but for `#unroll`: compilers keep an array
+ * in registers only where its indices are written out.
  */
+import blocks from "wgsl:shaders/blocks.wgsl";
 import colour from "wgsl:shaders/colour.wgsl";
 import dct from "wgsl:shaders/dct.wgsl";
 import decoderFrame from "wgsl:shaders/decoder_frame.wgsl";
+import rounding from "wgsl:shaders/rounding.wgsl";
 
 const MODULES = new Map([
+  ["blocks", blocks],
   ["colour", colour],
   ["dct", dct],
   ["decoder_frame", decoderFrame],
+  ["rounding", rounding],
 ]);
 
 const IMPORT = /^#import +([a-z0-9_]+) *$/gm;
+
+/** An innermost `#unroll i 0..8` ... `#end`. */
+const UNROLL =
+  /^[ \t]*#unroll +([a-z]+) +(\d+)\.\.(\d+)[ \t]*\n((?:(?!^[ \t]*#unroll).*\n)*?)^[ \t]*#end[ \t]*$/m;
 
 /** Whole numbers become u32 constants, as in Python. */
 export type Constants = Readonly<Record<string, boolean | number>>;
@@ -39,13 +47,24 @@ export function assemble(
         add(module);
       }
     }
-    if (text.includes("#unroll")) {
-      throw new Error("a shader in the bundle has #unroll, which only the Python side writes out");
-    }
-    parts.push(text.replace(IMPORT, ""));
+    parts.push(unroll(text.replace(IMPORT, "")));
   };
   add(stage);
   return parts.join("\n");
+}
+
+/** Writes out the loops, inner ones first: `$i` is the number as a u32, `$$i` its digits, to make names of. */
+function unroll(text: string): string {
+  let done = text;
+  for (let loop = UNROLL.exec(done); loop; loop = UNROLL.exec(done)) {
+    const [whole, name, first, end, body] = loop as unknown as [string, string, string, string, string];
+    const turns = Array.from({ length: Number(end) - Number(first) }, (_, i) => {
+      const digits = String(Number(first) + i);
+      return body.replaceAll(`$$${name}`, () => digits).replaceAll(`$${name}`, () => `${digits}u`);
+    });
+    done = done.slice(0, loop.index) + turns.join("") + done.slice(loop.index + whole.length);
+  }
+  return done;
 }
 
 function literal(value: boolean | number): string {

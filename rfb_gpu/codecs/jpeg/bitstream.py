@@ -3,10 +3,12 @@
 A file of ours is a baseline JPEG (ITU-T T.81, T.871) with a restart marker after every MCU row and, where it is worth its bytes, an
 index in APP9 markers that lets a decoder start in many places at once. Other decoders skip the index.
 
-The index: ``"RFBG" 0``, version (u8), reserved (u8), MCUs per entry (u16), number of the marker's first entry (u32), then u16 each:
-the bits from the start of one entry to the start of the next, counted in the stuffed stream including padding and restart
-markers. Every MCU row begins a new entry. Little-endian, unlike the rest of the file. More than
-``INDEX_ENTRIES_PER_MARKER`` entries take several markers.
+The index: ``"RFBG" 0``, version (u8), reserved (u8), blocks per segment (u16), number of the marker's first entry (u32); then
+for each of the marker's entries, a u16: the bits from its start to the start of the next, counted in the stuffed stream including
+padding and restart markers; then for each half a byte, low half first: how many segments it is, or 0 for all that are left
+of the MCU row, as the last entry of every row has it. Little-endian, unlike the rest of the file. More than
+``INDEX_ENTRIES_PER_MARKER`` entries take several markers. Entries hold many segments where there is little to decode and few where
+there is much, because a decoder is done when the longest one is.
 
 Nothing here trusts its input: :func:`parse` raises :class:`ForeignJpegError` for files that our decoder does not take (another
 decoder may) and :class:`CorruptJpegError` for bytes that are no JPEG.
@@ -40,21 +42,27 @@ __all__ = [
 SEGMENT_BLOCKS = 24
 """Blocks from one place where decoding can start to the next: 8 MCUs in 4:4:4, 6 in 4:2:2, 4 in 4:2:0, 24 in gray."""
 
+_STANDARD_HUFFMAN = tuple(STANDARD_HUFFMAN[name] for name in ("dc_luma", "ac_luma", "dc_chroma", "ac_chroma"))
+
 _LUMA_SAMPLING = {"444": (1, 1), "422": (2, 1), "420": (2, 2), "gray": (1, 1)}
 """Luma blocks of an MCU, across and down; chroma, where there is any, has one of each."""
 
-SUBSAMPLINGS = ("444", "420")
+SUBSAMPLINGS = ("444", "422", "420", "gray")
 
 MAX_SIDE = 65535
 """T.81: width and height are 16-bit fields."""
 
-INDEX_ENTRIES_PER_MARKER = 32_000
+INDEX_ENTRIES_PER_MARKER = 26_000
 INDEX_BUDGET = 1 / 80
 """An index may take this share of the entropy-coded bytes; without it, decoders start at restart markers only."""
 
 _INDEX_HEAD = struct.Struct("<5sBBHI")
 _INDEX_NAME = b"RFBG\0"
-_INDEX_VERSION = 1
+_INDEX_VERSION = 2
+_ENTRY_BYTES = 2.5
+_MOST_SEGMENTS = 15
+_SEGMENT_COST_BITS = 96
+"""What a segment costs a decoder besides its bits: symbols count, and every block has two, however short."""
 
 _SOI, _EOI, _SOS, _DQT, _DHT, _DRI, _SOF0 = 0xD8, 0xD9, 0xDA, 0xDB, 0xC4, 0xDD, 0xC0
 _APP0, _APP9 = 0xE0, 0xE9
@@ -71,7 +79,7 @@ class CorruptJpegError(JpegError):
 
 
 class ForeignJpegError(JpegError):
-    """A JPEG that our decoder does not take: progressive, another subsampling, no restart markers. Other decoders may."""
+    """A JPEG that the GPU's decoder does not take: progressive, another subsampling, no restart markers. Other decoders may."""
 
 
 @dataclass(frozen=True)
@@ -161,34 +169,46 @@ def _marker(code: int, payload: bytes = b"") -> bytes:
     return struct.pack(">BBH", 0xFF, code, len(payload) + 2) + payload
 
 
-_HUFFMAN_SLOTS = ((0x00, "dc_luma"), (0x10, "ac_luma"), (0x01, "dc_chroma"), (0x11, "ac_chroma"))
+_HUFFMAN_SLOTS = (0x00, 0x10, 0x01, 0x11)
+"""Class and number of the tables that a scan of ours uses: DC luma, AC luma, DC chroma, AC chroma."""
 
-_STANDARD = tuple(STANDARD_HUFFMAN[name] for _, name in _HUFFMAN_SLOTS)
+_SCAN = bytes([3, 1, 0x00, 2, 0x11, 3, 0x11, 0, 63, 0])
+_GRAY_SCAN = bytes([1, 1, 0x00, 0, 63, 0])
 
 
 def file_head(
     layout: Layout,
     quantisers: NDArray[np.uint8],
     dpi: int | None = None,
-    huffman: Sequence[HuffmanTable] = _STANDARD,
+    huffman: Sequence[HuffmanTable] = _STANDARD_HUFFMAN,
 ) -> tuple[bytes, bytes]:
     """What stands before the entropy-coded bytes, in two parts: the index goes between them.
 
-    ``quantisers`` are the tables for luma and chroma, shape (2, 64), natural order. ``dpi`` is the
-    pixel density for print programs; None says only that pixels are square.
+    Arguments:
+        layout: of the frame.
+        quantisers: the tables for luma and chroma, shape (2, 64), natural order.
+        dpi: the pixel density for print programs; None says only that pixels are square.
+        huffman: the tables that the stream is coded with: DC luma, AC luma, DC chroma, AC chroma.
+
+    A gray file has the luma tables only; the others need not be given.
     """
-    luma, chroma = quantisers[:, ZIGZAG]
-    sampling = 0x22 if layout.is_subsampled else 0x11
     density = struct.pack(">BHH", 0 if dpi is None else 1, dpi or 1, dpi or 1)
     first = bytes([0xFF, _SOI]) + _marker(_APP0, b"JFIF\0\x01\x02" + density + b"\0\0")
-    rest = _marker(_DQT, b"\x00" + luma.tobytes() + b"\x01" + chroma.tobytes())
-    components = bytes([1, sampling, 0, 2, 0x11, 1, 3, 0x11, 1])
-    rest += _marker(_SOF0, struct.pack(">BHHB", 8, layout.height, layout.width, 3) + components)
-    for (slot, _), table in zip(_HUFFMAN_SLOTS, huffman, strict=True):
+    components = bytes([1, layout.luma_across << 4 | layout.luma_down, 0])
+    if not layout.is_gray:
+        components += bytes([2, 0x11, 1, 3, 0x11, 1])
+    kinds = 1 if layout.is_gray else 2
+    rest = _marker(
+        _DQT, b"".join(bytes([slot]) + quantisers[slot][ZIGZAG].tobytes() for slot in range(kinds))
+    )
+    rest += _marker(
+        _SOF0, struct.pack(">BHHB", 8, layout.height, layout.width, len(components) // 3) + components
+    )
+    for slot, table in zip(_HUFFMAN_SLOTS[: 2 * kinds], huffman, strict=False):
         rest += _marker(_DHT, bytes([slot, *table.counts]) + table.symbols)
     if layout.rows > 1:
         rest += _marker(_DRI, struct.pack(">H", layout.mcus_per_row))
-    rest += _marker(_SOS, bytes([3, 1, 0x00, 2, 0x11, 3, 0x11, 0, 63, 0]))
+    rest += _marker(_SOS, _GRAY_SCAN if layout.is_gray else _SCAN)
     return first, rest
 
 
@@ -201,24 +221,52 @@ def index_markers(layout: Layout, lengths: NDArray[np.integer], stream_bytes: in
             65535 stands for more as well.
         stream_bytes: length of the stream with all markers.
     """
-    affordable = int(stream_bytes * INDEX_BUDGET) // 2 // layout.rows
-    if affordable < 2:
+    affordable = int(stream_bytes * INDEX_BUDGET / _ENTRY_BYTES)
+    if affordable < 2 * layout.rows:
         return b""
-    per_entry = -(-layout.segments_per_row // min(affordable, layout.segments_per_row))
-    bits = np.add.reduceat(lengths, np.arange(0, layout.segments_per_row, per_entry), axis=1, dtype=np.int64)
-    if bits.max() >= 0xFFFF:
+    bits = lengths.astype(np.int64)
+    first = _entry_starts(bits, affordable)
+    entry_bits = np.add.reduceat(bits.ravel(), first)
+    if bits.max() >= 0xFFFF or entry_bits.max() > 0xFFFF:
         return b""  # a stretch of near-incompressible noise: restart markers have to do
-    entries = bits.astype("<u2").tobytes()
-    mcus = per_entry * layout.mcus_per_segment
-    step = INDEX_ENTRIES_PER_MARKER
-    return b"".join(
-        _marker(
-            _APP9,
-            _INDEX_HEAD.pack(_INDEX_NAME, _INDEX_VERSION, 0, mcus, first)
-            + entries[2 * first : 2 * (first + step)],
-        )
-        for first in range(0, bits.size, step)
-    )
+    counts = np.diff(first, append=bits.size)
+    counts[np.append(first[1:], 0) % layout.segments_per_row == 0] = 0
+    markers = []
+    for at in range(0, first.size, INDEX_ENTRIES_PER_MARKER):
+        part = slice(at, at + INDEX_ENTRIES_PER_MARKER)
+        halves = np.append(counts[part], [0] * (counts[part].size % 2)).astype(np.uint8)
+        head = _INDEX_HEAD.pack(_INDEX_NAME, _INDEX_VERSION, 0, SEGMENT_BLOCKS, at)
+        entries = entry_bits[part].astype("<u2").tobytes() + (halves[::2] | halves[1::2] << 4).tobytes()
+        markers.append(_marker(_APP9, head + entries))
+    return b"".join(markers)
+
+
+def _entry_starts(bits: NDArray[np.int64], affordable: int) -> NDArray[np.int64]:
+    """Number of each entry's first segment: so many entries as are affordable, at least one per row, about equally much work.
+
+    ``bits`` are those of each segment, shape (rows, segments per row).
+    """
+    cost = bits + _SEGMENT_COST_BITS
+    end = np.cumsum(cost, 1)
+    middle = end - cost / 2
+    # Below half of the longest segment, more entries would not make the longest one any shorter.
+    target = max(end[:, -1].sum() / (affordable - len(bits)), cost.max() / 2)
+    while True:
+        # The segments whose middle falls into the same stretch of the row are an entry.
+        stretch = (middle * (1 / target)).astype(np.int32)
+        begins = np.ones(bits.shape, bool)
+        begins[:, 1:] = stretch[:, 1:] != stretch[:, :-1]
+        first = np.flatnonzero(begins)
+        if first.size > affordable:
+            target *= 1.25
+            continue
+        counts = np.diff(first, append=bits.size)
+        ends_row = np.append(first[1:], 0) % bits.shape[1] == 0
+        pieces = np.where(ends_row, 1, -(-counts // _MOST_SEGMENTS))
+        if pieces.sum() <= affordable:
+            piece = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+            return np.repeat(first, pieces) + _MOST_SEGMENTS * piece
+        target *= 1.25
 
 
 @dataclass(frozen=True)
@@ -227,15 +275,15 @@ class JpegFile:
 
     layout: Layout
     quantisers: NDArray[np.uint8]
-    """Per component (Y, Cb, Cr), zigzag order: shape (3, 64)."""
-    huffman: tuple[HuffmanTable, HuffmanTable, HuffmanTable, HuffmanTable]
-    """DC luma, AC luma, DC chroma, AC chroma."""
+    """Per component (Y, Cb, Cr), zigzag order: shape (3, 64), or (1, 64) for gray."""
+    huffman: tuple[HuffmanTable, ...]
+    """DC luma, AC luma, DC chroma, AC chroma; of gray the first two."""
     stream: memoryview
     """The entropy-coded bytes, with stuffing and restart markers, without EOI."""
-    mcus_per_entry: int
-    """MCUs from one entry to the next within a row; a multiple of ``layout.mcus_per_segment``, or the whole row."""
     positions: NDArray[np.uint32]
-    """Bit position in ``stream`` of every entry, shape (rows, entries per row)."""
+    """Bit position in ``stream`` of every entry, a place where decoding can start; in the order of the stream."""
+    first_segments: NDArray[np.uint32]
+    """The segment that each entry begins with, counted over all rows; every row begins an entry."""
 
 
 def _segments(data: memoryview) -> Iterator[tuple[int, memoryview, int]]:
@@ -287,8 +335,11 @@ def _parse_quantisers(payload: memoryview, tables: dict[int, bytes]) -> None:
         payload = payload[65:]
 
 
-def _restart_positions(stream: memoryview, layout: Layout) -> NDArray[np.uint32]:
-    """Bit position of every row, by looking for the restart markers."""
+_Entries = tuple[NDArray[np.uint32], NDArray[np.uint32]]
+
+
+def _restart_entries(stream: memoryview, layout: Layout) -> _Entries:
+    """Position and first segment of every row, by looking for the restart markers."""
     raw = np.frombuffer(stream, np.uint8)
     ff = np.flatnonzero(raw[:-1] == 0xFF) if raw.size > 1 else np.empty(0, np.int64)
     following = raw[ff + 1]
@@ -297,25 +348,36 @@ def _restart_positions(stream: memoryview, layout: Layout) -> NDArray[np.uint32]
         raise CorruptJpegError(
             f"the JPEG file has {markers.size} restart markers where {layout.rows - 1} belong"
         )
-    return np.concatenate([[0], (markers + 2) * 8]).astype(np.uint32).reshape(-1, 1)
+    positions = np.concatenate([[0], (markers + 2) * 8])
+    return positions.astype(np.uint32), np.arange(layout.rows, dtype=np.uint32) * layout.segments_per_row
 
 
-def _index_positions(
-    parts: dict[int, tuple[int, bytes]], layout: Layout, stream_bytes: int
-) -> tuple[int, NDArray[np.uint32]]:
-    """MCUs per entry and the bit position of every entry, from the index; ValueError when it does not fit the file."""
-    mcus_per_entry = parts[0][0]
-    if mcus_per_entry < 1 or mcus_per_entry % layout.mcus_per_segment:
-        raise ValueError("entries do not begin with segments")
-    bits = np.frombuffer(b"".join(parts[first][1] for first in sorted(parts)), "<u2").astype(np.int64)
-    per_row = -(-layout.mcus_per_row // mcus_per_entry)
-    if bits.size != layout.rows * per_row:
-        raise ValueError("wrong number of entries")
-    ends = np.cumsum(bits)
-    positions = (ends - bits).reshape(layout.rows, per_row)
-    if ends[-1] > stream_bytes * 8 or np.any(positions[:, 0] % 8):
+def _index_entries(parts: dict[int, bytes], layout: Layout, stream_bytes: int) -> _Entries:
+    """Position and first segment of every entry, from the index; ValueError when it does not fit the file."""
+    all_bits, all_counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    entries = 0
+    for first, part in sorted(parts.items()):
+        size = len(part) * 2 // 5
+        if first != entries or len(part) != 2 * size + -(-size // 2):
+            raise ValueError("a part is missing or cut off")
+        halves = np.frombuffer(part, np.uint8, offset=2 * size)
+        all_bits.append(np.frombuffer(part, "<u2", size).astype(np.int64))
+        all_counts.append(np.stack([halves & 15, halves >> 4], 1).ravel()[:size].astype(np.int64))
+        entries += size
+    bits, counts = np.concatenate(all_bits), np.concatenate(all_counts)
+    ends_row = counts == 0
+    if ends_row.sum() != layout.rows or not ends_row[-1]:
+        raise ValueError("wrong number of rows")
+    begins_row = np.append(True, ends_row[:-1])
+    row = np.cumsum(begins_row) - 1
+    before = np.cumsum(counts) - counts
+    in_row = before - before[begins_row][row]
+    positions = np.cumsum(bits) - bits
+    if in_row.max() >= layout.segments_per_row:
+        raise ValueError("a row has too many segments")
+    if positions[-1] + bits[-1] > stream_bytes * 8 or np.any(positions[begins_row] % 8):
         raise ValueError("entries point outside")
-    return mcus_per_entry, positions.astype(np.uint32)
+    return positions.astype(np.uint32), (row * layout.segments_per_row + in_row).astype(np.uint32)
 
 
 def parse(data: bytes | bytearray | memoryview) -> JpegFile:
@@ -323,16 +385,17 @@ def parse(data: bytes | bytearray | memoryview) -> JpegFile:
 
     Raises:
         CorruptJpegError: no JPEG, or a broken one.
-        ForeignJpegError: progressive or arithmetic coding, other than 3 components in 4:4:4 or 4:2:0, more than one scan, or no
+        ForeignJpegError: progressive or arithmetic coding, other than 4:4:4, 4:2:2, 4:2:0 or gray, more than one scan, or no
             restart marker per MCU row.
     """
     view = memoryview(data).cast("B").toreadonly()
     quantisers: dict[int, bytes] = {}
     huffman: dict[int, HuffmanTable] = {}
-    index: dict[int, tuple[int, bytes]] = {}
+    index: dict[int, bytes] = {}
     layout: Layout | None = None
     component_quantisers: list[int] = []
     restart_interval = 0
+    scan = b""
     start = 0
 
     for code, payload, after in _segments(view):
@@ -342,10 +405,10 @@ def parse(data: bytes | bytearray | memoryview) -> JpegFile:
             _parse_huffman(payload, huffman)
         elif code == _DRI and len(payload) == 2:
             restart_interval = payload[0] << 8 | payload[1]
-        elif code == _APP9 and len(payload) >= _INDEX_HEAD.size and len(payload) % 2 == _INDEX_HEAD.size % 2:
-            name, version, _, mcus, first = _INDEX_HEAD.unpack_from(payload)
-            if name == _INDEX_NAME and version == _INDEX_VERSION:
-                index[first] = (mcus, bytes(payload[_INDEX_HEAD.size :]))
+        elif code == _APP9 and len(payload) >= _INDEX_HEAD.size:
+            name, version, _, blocks, first = _INDEX_HEAD.unpack_from(payload)
+            if name == _INDEX_NAME and version == _INDEX_VERSION and blocks == SEGMENT_BLOCKS:
+                index[first] = bytes(payload[_INDEX_HEAD.size :])
         elif code in _OTHER_SOF:
             raise ForeignJpegError(
                 "only baseline JPEG is decoded here, not progressive, lossless or arithmetic-coded files"
@@ -353,20 +416,20 @@ def parse(data: bytes | bytearray | memoryview) -> JpegFile:
         elif code == _SOF0:
             layout, component_quantisers = _parse_frame(payload)
         elif code == _SOS:
-            if bytes(payload) != bytes([3, 1, 0x00, 2, 0x11, 3, 0x11, 0, 63, 0]):
-                raise ForeignJpegError("only one scan of the components 1, 2, 3 is decoded here")
-            start = after
+            scan, start = bytes(payload), after
             break
 
     if layout is None:
         raise CorruptJpegError("the JPEG file has no frame header before its image data")
+    if scan != (_GRAY_SCAN if layout.is_gray else _SCAN):
+        raise ForeignJpegError("only one scan of all components is decoded here")
     if layout.rows > 1 and restart_interval != layout.mcus_per_row:
         raise ForeignJpegError("only files with a restart marker per MCU row are decoded here")
     try:
-        tables = tuple(huffman[slot] for slot in (0x00, 0x10, 0x01, 0x11))
+        tables = tuple(huffman[slot] for slot in _HUFFMAN_SLOTS[: 2 if layout.is_gray else 4])
         quantiser_rows = np.frombuffer(
             b"".join(quantisers[q] for q in component_quantisers), np.uint8
-        ).reshape(3, 64)
+        ).reshape(-1, 64)
     except KeyError:
         raise CorruptJpegError("the JPEG file lacks a table that it uses") from None
 
@@ -375,27 +438,39 @@ def parse(data: bytes | bytearray | memoryview) -> JpegFile:
         stream = stream[:-2]
     if not len(stream):
         raise CorruptJpegError("the JPEG file ends before its image data")
-    mcus_per_entry, positions = layout.mcus_per_row, None
-    if 0 in index:
-        try:
-            mcus_per_entry, positions = _index_positions(index, layout, len(stream) + 2)
-        except (ValueError, KeyError):
-            positions = None  # whoever changed the file left its index behind: restart markers tell the truth
-    if positions is None:
-        mcus_per_entry, positions = layout.mcus_per_row, _restart_positions(stream, layout)
-    return JpegFile(layout, quantiser_rows, tables, stream, mcus_per_entry, positions)  # type: ignore[arg-type]
+    # A block takes at least one bit for DC and one for its end. So nobody claims a size, and the memory for it, for nothing.
+    if len(stream) * 8 < 2 * layout.rows * layout.mcus_per_row * layout.blocks_per_mcu:
+        raise CorruptJpegError(
+            f"the JPEG file has {len(stream)} bytes of image data, too few for {layout.width}x{layout.height} pixels"
+        )
+    try:
+        positions, first_segments = _index_entries(index, layout, len(stream) + 2)
+    except (ValueError, IndexError):
+        # There is none, or whoever changed the file left it behind: restart markers tell the truth.
+        positions, first_segments = _restart_entries(stream, layout)
+    return JpegFile(layout, quantiser_rows, tables, stream, positions, first_segments)
+
+
+_SUBSAMPLING_BY_FACTORS = {
+    b"\x11\x11\x11": "444",
+    b"\x21\x11\x11": "422",
+    b"\x22\x11\x11": "420",
+    b"\x11": "gray",
+}
 
 
 def _parse_frame(payload: memoryview) -> tuple[Layout, list[int]]:
     if len(payload) < 6:
         raise CorruptJpegError("the frame header is cut off")
     precision, height, width, components = struct.unpack_from(">BHHB", payload)
-    if precision != 8 or components != 3 or len(payload) != 15:
-        raise ForeignJpegError("only 8-bit files of three components are decoded here")
+    if precision != 8:
+        raise ForeignJpegError(f"files of {precision} bits a sample are not decoded here")
+    if len(payload) != 6 + 3 * components:
+        raise CorruptJpegError("the frame header has the wrong length")
     if not width or not height:
         raise CorruptJpegError("the JPEG file has no size")
-    ids, samplings, tables = bytes(payload[6::3]), bytes(payload[7::3]), list(payload[8::3])
-    subsampling = {b"\x11\x11\x11": "444", b"\x22\x11\x11": "420"}.get(samplings)
-    if ids != b"\x01\x02\x03" or subsampling is None:
-        raise ForeignJpegError("only 4:4:4 and 4:2:0 are decoded here")
+    ids, factors, tables = bytes(payload[6::3]), bytes(payload[7::3]), list(payload[8::3])
+    subsampling = _SUBSAMPLING_BY_FACTORS.get(factors)
+    if ids != b"\x01\x02\x03"[: len(ids)] or subsampling is None:
+        raise ForeignJpegError("only 4:4:4, 4:2:2, 4:2:0 and gray are decoded here")
     return Layout(width, height, subsampling), tables

@@ -1,105 +1,209 @@
-"""JPEG files to textures on the GPU: two compute passes over the bytes of the file, from the shaders that the page runs too.
+"""JPEG files to textures on the GPU: compute passes over the bytes of the file, from the shaders that the page runs too.
 
-``js/src/decoders/jpeg.ts`` is the same in TypeScript. Takes the files that our encoder makes, and any baseline file with a restart
-marker per MCU row (:func:`.bitstream.parse` says what it refuses). Never trusts the bytes, never touches pixels on the CPU.
+``js/src/decoders/jpeg.ts`` is the same in TypeScript. On the GPU it takes the files that our encoder makes, and any baseline file
+with a restart marker per MCU row (:func:`.bitstream.parse` says what it refuses). Other files go through libjpeg-turbo, on the
+CPU. Never trusts the bytes.
 """
 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import simplejpeg
 import wgpu
 from numpy.typing import NDArray
 
-from ..wgsl import assemble
-from .bitstream import JpegFile, Layout, parse
+from ..passes import Profiler, Stage, record
+from ..wgsl import assemble, shader_module
+from .bitstream import CorruptJpegError, ForeignJpegError, JpegFile, Layout, parse
 from .tables import AAN_SCALE, ZIGZAG, HuffmanTable
 
 __all__ = ["JpegDecoder"]
 
-# Mirrors huffman_decode.wgsl.
-_FAST_BITS = 9
-_TABLE_WORDS = 800
-_WORKGROUP = 64
+_ENTRIES_PER_WORKGROUP = 32
+"""Of huffman_decode.wgsl: a divisor of 64."""
+_GROUP_BLOCKS = 32
+"""Mirrors shaders/blocks.wgsl: blocks that a workgroup has room for."""
 _ALIGNMENT = 256
 
-_SCALE = np.outer(AAN_SCALE, AAN_SCALE).ravel()[ZIGZAG] / 8
+# Mirrors huffman_decode.wgsl.
+_FAST_BITS = 10
+_FAST_SIZE = 1 << _FAST_BITS
+_COEFFICIENT = 1 << 16
+_END_OF_BLOCK = 64 << 9
+_NO_CODE = 16
+"""What a code that the table does not have is taken for: the end of the block, or a DC difference of 0."""
+
+_SCALE = np.outer(AAN_SCALE, AAN_SCALE).ravel()[ZIGZAG] / (8 * 255)
 
 
 @lru_cache(maxsize=64)
-def decoding_table(table: HuffmanTable) -> NDArray[np.uint32]:
-    """The form of a Huffman table that huffman_decode.wgsl reads: 800 words."""
-    words = np.zeros(_TABLE_WORDS, np.uint32)
-    fast, limits, offsets, symbols = np.split(words, [512, 528, 544])  # views
-    symbols[: len(table.symbols)] = np.frombuffer(table.symbols, np.uint8)
-    code = place = 0
-    for length, count in enumerate(table.counts, 1):
-        offsets[length - 1] = (place - code) & 0xFFFFFFFF
-        for symbol in table.symbols[place : place + count]:
-            if length <= _FAST_BITS:
-                first = code << (_FAST_BITS - length)
-                fast[first : first + (1 << (_FAST_BITS - length))] = length << 8 | symbol
-            code += 1
-        place += count
-        limits[length - 1] = code << (16 - length) if count else 0
-        code <<= 1
-    return words
+def _decoding_words(table: HuffmanTable, is_dc: bool) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """What huffman_decode.wgsl reads for each next 10 bits, for the codes that end within them; and then for each next 16 bits.
+
+    Codes of a table are in ascending order, the short ones first, so each part is its codes one after the other, repeated by
+    as many bits as follow.
+    """
+    lengths = np.repeat(np.arange(1, 17), table.counts)
+    symbols = np.frombuffer(table.symbols, np.uint8).astype(np.int64)
+    if is_dc:
+        sizes = np.minimum(symbols, 15)
+        words = _COEFFICIENT | sizes << 5
+    else:
+        sizes = symbols & 15
+        words = _COEFFICIENT | (symbols >> 4) << 9 | sizes << 5
+        words[sizes == 0] = _END_OF_BLOCK
+        words[symbols == 0xF0] = 15 << 9  # 16 zeros
+    words = (words | lengths + sizes).astype(np.uint32)
+    is_short = lengths <= _FAST_BITS
+    short = np.repeat(words[is_short], 1 << (_FAST_BITS - lengths[is_short]))
+    long = np.repeat(words[~is_short], 1 << (16 - lengths[~is_short]))
+    return short, np.append(long, np.full(-len(long) % 64, _no_code(is_dc), np.uint32))
+
+
+def _no_code(is_dc: bool) -> int:
+    return _NO_CODE | (_COEFFICIENT if is_dc else _END_OF_BLOCK)
+
+
+def decoding_tables(tables: Sequence[HuffmanTable]) -> NDArray[np.uint32]:
+    """The buffer ``huffman`` of huffman_decode.wgsl: four tables for the next 10 bits, then the words of longer codes."""
+    fast = np.zeros((4, _FAST_SIZE), np.uint32)
+    parts = [fast.ravel()]
+    end = fast.size
+    for i, table in enumerate(tables):
+        short, long = _decoding_words(table, i % 2 == 0)
+        pointers = (end + np.arange(0, len(long), 64, dtype=np.uint32)) << 5
+        fast[i] = _no_code(i % 2 == 0)
+        fast[i, : len(short)] = short
+        fast[i, len(short) : len(short) + len(pointers)] = pointers
+        parts.append(long)
+        end += len(long)
+    return np.concatenate(parts)
 
 
 def dequantisation_table(quantisers: NDArray[np.uint8]) -> bytes:
-    """The storage buffer ``Tables`` of reconstruct.wgsl."""
-    multiplier = (quantisers * _SCALE).astype(np.float32)
+    """The storage buffer ``Tables`` of shaders/blocks.wgsl."""
+    multiplier = (np.resize(quantisers, (3, 64)) * _SCALE).astype(np.float32)
     return multiplier.tobytes() + ZIGZAG.astype(np.uint32).tobytes()
 
 
-@dataclass
-class _Pipelines:
-    huffman_decode: wgpu.GPUComputePipeline
-    reconstruct: wgpu.GPUComputePipeline
+# By stage: what is bound, in the order of the shaders' bindings; "+" is written to.
+_BINDINGS = {
+    "huffman_decode": ("frame", "stream", "entries", "huffman", "+list", "+segments", "+entry_dc"),
+    "reconstruct_chroma": ("frame", "tables", "list", "segments", "entry_dc", "+chroma"),
+    "reconstruct": ("frame", "tables", "list", "segments", "entry_dc", "chroma", "+picture"),
+}
 
 
-_pipelines: weakref.WeakKeyDictionary[wgpu.GPUDevice, dict[str, _Pipelines]] = weakref.WeakKeyDictionary()
+class _Stages:
+    """The compiled stages of a device, for all its decoders. Bind groups of a stage fit all variants of it."""
 
-
-def _get_pipelines(device: wgpu.GPUDevice, layout: Layout) -> _Pipelines:
-    compiled = _pipelines.setdefault(device, {})
-    if layout.subsampling not in compiled:
-        compiled[layout.subsampling] = _Pipelines(
-            *(
-                device.create_compute_pipeline(
-                    label=f"rfb_gpu {stage}",
-                    layout="auto",
-                    compute={
-                        "module": device.create_shader_module(
-                            label=f"rfb_gpu {stage}", code=assemble(f"jpeg/{stage}.wgsl", layout.constants)
-                        ),
-                        "entry_point": stage,
-                    },
-                )
-                for stage in ("huffman_decode", "reconstruct")
+    def __init__(self, device: wgpu.GPUDevice) -> None:
+        self._pipelines: dict[tuple[str, str], wgpu.GPUComputePipeline] = {}
+        self.layouts = {
+            stage: device.create_bind_group_layout(
+                label=f"rfb_gpu {stage}",
+                entries=[
+                    {"binding": i, "visibility": wgpu.ShaderStage.COMPUTE} | self._kind(name)
+                    for i, name in enumerate(names)
+                ],
             )
-        )
-    return compiled[layout.subsampling]
+            for stage, names in _BINDINGS.items()
+        }
+
+    @staticmethod
+    def _kind(name: str) -> dict[str, dict[str, str]]:
+        if name == "+picture":
+            return {"storage_texture": {"access": "write-only", "format": "rgba8unorm"}}
+        if name == "frame":
+            return {"buffer": {"type": "uniform"}}
+        return {"buffer": {"type": "storage" if name.startswith("+") else "read-only-storage"}}
+
+    def pipeline(self, device: wgpu.GPUDevice, stage: str, layout: Layout) -> wgpu.GPUComputePipeline:
+        variant = (stage, layout.subsampling)
+        if variant not in self._pipelines:
+            constants = {**layout.constants, "ENTRIES_PER_WORKGROUP": _ENTRIES_PER_WORKGROUP}
+            del constants["SUBSAMPLED"], constants["MCU_SIZE"]  # the encoder's
+            label = f"rfb_gpu {stage}"
+            self._pipelines[variant] = device.create_compute_pipeline(
+                label=label,
+                layout=device.create_pipeline_layout(bind_group_layouts=[self.layouts[stage]]),
+                compute={
+                    "module": shader_module(
+                        device, label, assemble(f"jpeg/{stage}.wgsl", constants), loops_end=True
+                    ),
+                    "entry_point": stage,
+                },
+            )
+        return self._pipelines[variant]
+
+
+_stages: weakref.WeakKeyDictionary[wgpu.GPUDevice, _Stages] = weakref.WeakKeyDictionary()
+
+
+def _stages_of(device: wgpu.GPUDevice) -> _Stages:
+    if device not in _stages:
+        _stages[device] = _Stages(device)
+    return _stages[device]
+
+
+@dataclass(frozen=True)
+class _Dispatch:
+    stage: str
+    workgroups: tuple[int, ...]
+
+
+def _plan(file: JpegFile) -> list[_Dispatch]:
+    """What the GPU does for a file, in order."""
+    layout = file.layout
+    luma_blocks = layout.luma_across * layout.luma_down
+    is_subsampled = not layout.is_gray and luma_blocks > 1
+
+    def segments(blocks_taken: int) -> tuple[int, int]:
+        per_group = _GROUP_BLOCKS // (blocks_taken * layout.mcus_per_segment)
+        return -(-layout.segments_per_row // per_group), layout.rows
+
+    plan = [_Dispatch("huffman_decode", (-(-file.positions.size // _ENTRIES_PER_WORKGROUP),))]
+    if is_subsampled:
+        plan.append(_Dispatch("reconstruct_chroma", segments(2)))
+    plan.append(_Dispatch("reconstruct", segments(luma_blocks if is_subsampled else layout.blocks_per_mcu)))
+    return plan
 
 
 class JpegDecoder:
     """Decodes JPEG files into textures of a device.
 
-    Takes the files of :class:`JpegEncoder` and other baseline files in 4:4:4 or 4:2:0 with a restart marker per MCU row.
+    Arguments:
+        device: its default limits suffice, no optional feature is needed.
+        profile: time the work on the GPU, for :meth:`timings`: True as a whole, ``"stages"`` each stage in a pass of its own; needs
+            the device feature ``timestamp-query``.
+
+    Files of :class:`JpegEncoder` are decoded on the GPU, and so are other baseline files in 4:4:4, 4:2:2, 4:2:0 or gray with a
+    restart marker per MCU row. All others that libjpeg-turbo reads are decoded by it on the CPU and uploaded, which takes some
+    tens of times longer.
+
+    Chroma is interpolated as libjpeg and all browsers do. Once the decoder has seen the sizes that are to come, it makes no more
+    GPU objects.
     """
 
-    _BUFFERS = ("frame", "stream", "entries", "huffman", "tables", "list", "segments", "entry_dc")
-
-    def __init__(self, device: wgpu.GPUDevice) -> None:
+    def __init__(self, device: wgpu.GPUDevice, *, profile: bool | str = False) -> None:
         if not isinstance(device, wgpu.GPUDevice):
             raise TypeError(f"device must be a wgpu.GPUDevice, not {type(device).__name__}")
         self._device = device
+        self._profiler = Profiler(device, profile) if profile else None
         self._buffers: dict[str, wgpu.GPUBuffer] = {}
-        self._bind_groups: tuple[str, list[wgpu.GPUBindGroup]] | None = None
-        self._picture: weakref.ReferenceType[wgpu.GPUTexture] | None = None
+        self._bind_groups: dict[str, wgpu.GPUBindGroup] = {}
+        self._picture_bind_groups: weakref.WeakKeyDictionary[wgpu.GPUTexture, wgpu.GPUBindGroup] = (
+            weakref.WeakKeyDictionary()
+        )
+        # What the buffers "huffman" and "tables" are made of.
+        self._huffman: tuple[HuffmanTable, ...] = ()
+        self._quantisers = b""
+        self._closed = False
 
     def decode(
         self, data: bytes | bytearray | memoryview, *, out: wgpu.GPUTexture | None = None
@@ -108,67 +212,136 @@ class JpegDecoder:
 
         Arguments:
             data: the complete file.
-            out: a texture to write to: ``rgba8unorm``, of the picture's size, with usage ``STORAGE_BINDING``. Without it, a new
-                texture is made, with usages for storage, sampling and copying from.
+            out: a texture to write to: ``rgba8unorm``, of the picture's size, with usage ``STORAGE_BINDING``, and ``COPY_DST`` for
+                files that the GPU does not decode. Without it, a new texture is made, with usages for all that and for sampling
+                and copying from.
 
         Returns:
-            The texture, (width, height) of the file, opaque, sRGB-encoded values.
+            The texture, (width, height) of the file, opaque, sRGB-encoded values; gray files have R = G = B.
 
         Raises:
             CorruptJpegError: the bytes are no JPEG file, or a broken one.
-            ForeignJpegError: the file uses what is not decoded here.
+            ForeignJpegError: the file is one that libjpeg-turbo does not decode to RGB either: CMYK, 12-bit, lossless.
             ValueError: ``out`` does not fit, or the picture is larger than the device's textures.
+            RuntimeError: the decoder is closed.
         """
-        file = parse(data)
+        if self._closed:
+            raise RuntimeError("the decoder is closed")
+        try:
+            file = parse(data)
+        except ForeignJpegError as why:
+            return self._decode_on_cpu(data, out, why)
         layout = file.layout
-        limit = self._device.limits["max-texture-dimension-2d"]
-        if max(layout.width, layout.height) > limit:
-            raise ValueError(
-                f"the picture is {layout.width}x{layout.height}, the device's textures have at most {limit} a side"
-            )
-        if out is None:
-            usage = wgpu.TextureUsage
-            out = self._device.create_texture(
-                label="rfb_gpu picture",
-                size=(layout.width, layout.height, 1),
-                format="rgba8unorm",
-                usage=usage.STORAGE_BINDING | usage.TEXTURE_BINDING | usage.COPY_SRC,
-            )
-        elif tuple(out.size[:2]) != (layout.width, layout.height) or out.format != "rgba8unorm":
-            raise ValueError(
-                f"out must be an rgba8unorm texture of {layout.width}x{layout.height}, not {out.format} of "
-                f"{out.size[0]}x{out.size[1]}"
-            )
-
-        entries = file.positions.size
+        out = self._texture(layout.width, layout.height, out, "STORAGE_BINDING")
         self._upload(file)
-        huffman_decode, reconstruct = self._groups(layout, out)
-        pipelines = _get_pipelines(self._device, layout)
+
+        plan = _plan(file)
         commands = self._device.create_command_encoder(label="rfb_gpu jpeg decode")
-        compute = commands.begin_compute_pass()
-        compute.set_pipeline(pipelines.huffman_decode)
-        compute.set_bind_group(0, huffman_decode)
-        compute.dispatch_workgroups(-(-entries // _WORKGROUP))
-        compute.set_pipeline(pipelines.reconstruct)
-        compute.set_bind_group(0, reconstruct)
-        compute.dispatch_workgroups(layout.segments_per_row, layout.rows)
-        compute.end()
+        if self._profiler:
+            self._profiler.begin()
+        stages = _stages_of(self._device)
+        record(
+            commands,
+            [
+                Stage(
+                    dispatch.stage,
+                    stages.pipeline(self._device, dispatch.stage, layout),
+                    self._bind_group(dispatch.stage, out),
+                    dispatch.workgroups,
+                )
+                for dispatch in plan
+            ],
+            self._profiler,
+        )
+        if self._profiler:
+            self._profiler.end(commands)
         self._device.queue.submit([commands.finish()])
         return out
 
+    def timings(self) -> dict[str, float]:
+        """With ``profile``: seconds of GPU time that the last file took, as ``gpu`` in all and by stage. Waits for the GPU.
+
+        Empty before the first file. Uploads are not in it, nor what is decoded on the CPU.
+
+        Raises:
+            RuntimeError: the decoder was made without ``profile=True``, or is closed.
+        """
+        if self._profiler is None:
+            raise RuntimeError("timings() needs a decoder made with profile=True")
+        return self._profiler.read()
+
     def close(self) -> None:
-        """Frees the buffers. The textures stay with who has them."""
+        """Frees all that the decoder has on the GPU. The textures stay with who has them. Decoding is over then."""
+        self._closed = True
         for buffer in self._buffers.values():
             buffer.destroy()
         self._buffers.clear()
-        self._bind_groups = None
+        self._forget_bind_groups()
+        if self._profiler:
+            self._profiler.destroy()
+            self._profiler = None
+
+    def _texture(self, width: int, height: int, out: wgpu.GPUTexture | None, usage: str) -> wgpu.GPUTexture:
+        """``out`` if the picture fits it, or a new texture."""
+        limit = self._device.limits["max-texture-dimension-2d"]
+        if max(width, height) > limit:
+            raise ValueError(
+                f"the picture is {width}x{height}, the device's textures have at most {limit} a side"
+            )
+        if out is None:
+            flags = wgpu.TextureUsage
+            return self._device.create_texture(
+                label="rfb_gpu picture",
+                size=(width, height, 1),
+                format="rgba8unorm",
+                usage=flags.STORAGE_BINDING | flags.TEXTURE_BINDING | flags.COPY_SRC | flags.COPY_DST,
+            )
+        if tuple(out.size[:2]) != (width, height) or out.format != "rgba8unorm":
+            raise ValueError(
+                f"out must be an rgba8unorm texture of {width}x{height}, not {out.format} of {out.size[0]}x{out.size[1]}"
+            )
+        if not out.usage & wgpu.TextureUsage[usage]:
+            raise ValueError(
+                f"out cannot be written to: create it with usage wgpu.TextureUsage.{usage}"
+                + (", which files that the GPU does not decode need" if usage == "COPY_DST" else "")
+            )
+        return out
+
+    def _decode_on_cpu(
+        self, data: bytes | bytearray | memoryview, out: wgpu.GPUTexture | None, why: ForeignJpegError
+    ) -> wgpu.GPUTexture:
+        try:
+            height, width, colour_space, _ = simplejpeg.decode_jpeg_header(data, strict=False)
+        except (ValueError, KeyError):
+            raise why from None  # nor does libjpeg-turbo read it, or simplejpeg has no name for what it is
+        if colour_space in ("CMYK", "YCCK"):
+            raise ForeignJpegError("CMYK files are not decoded here")
+        # A block takes one bit at least, in whatever kind of file: nobody claims a size, and the memory for it, for nothing.
+        if len(memoryview(data).cast("B")) * 8 < -(-width // 8) * -(-height // 8):
+            raise CorruptJpegError(f"the JPEG file has too few bytes for {width}x{height} pixels")
+        out = self._texture(width, height, out, "COPY_DST")
+        try:
+            pixels = simplejpeg.decode_jpeg(data, "RGBA")
+        except ValueError as error:
+            if str(error).startswith("Unsupported"):  # 12-bit, lossless: what parse said is the better reason
+                raise why from None
+            raise CorruptJpegError(f"the JPEG file is broken: {error}") from None
+        self._device.queue.write_texture(
+            {"texture": out},
+            pixels,
+            {"bytes_per_row": 4 * width, "rows_per_image": height},
+            (width, height, 1),
+        )
+        return out
 
     def _upload(self, file: JpegFile) -> None:
         layout = file.layout
         stream_bytes = len(file.stream)
+        stream_words = -(-stream_bytes // 4)
         blocks = layout.rows * layout.mcus_per_row * layout.blocks_per_mcu
-        segments = layout.rows * layout.segments_per_row
+        # A coefficient takes two bits or more, so half the bit position is place enough; then a DC element per block.
         list_words = stream_bytes * 4 + blocks + 64
+        chroma_samples = 64 * layout.rows * layout.mcus_per_row if layout.mcu_width > 8 else 0
         frame = np.array(
             [
                 layout.width,
@@ -176,34 +349,52 @@ class JpegDecoder:
                 layout.mcus_per_row,
                 layout.rows,
                 layout.segments_per_row,
-                file.mcus_per_entry,
-                file.positions.shape[1],
-                stream_bytes,
+                file.positions.size,
+                stream_words,
                 list_words,
+                0,
                 0,
                 0,
                 0,
             ],
             np.uint32,
         )
-        # write_buffer takes multiples of 4 bytes.
-        self._write("frame", frame.tobytes(), wgpu.BufferUsage.UNIFORM)
-        whole = stream_bytes // 4 * 4
-        self._reserve("stream", stream_bytes + 4, wgpu.BufferUsage.STORAGE)
-        if whole:
-            self._device.queue.write_buffer(self._buffers["stream"], 0, file.stream[:whole])
-        self._device.queue.write_buffer(
-            self._buffers["stream"], whole, bytes(file.stream[whole:]).ljust(4, b"\0")
-        )
-        self._write("entries", file.positions.tobytes())
-        self._write("huffman", b"".join(decoding_table(table).tobytes() for table in file.huffman))
-        self._write("tables", dequantisation_table(file.quantisers))
-        self._reserve("list", list_words * 4)
-        self._reserve("segments", segments * 8)
-        self._reserve("entry_dc", file.positions.size * 16)
+        entries = np.zeros((file.positions.size + 1, 2), np.uint32)
+        entries[:-1, 0] = file.positions
+        entries[:-1, 1] = file.first_segments
+        entries[-1, 1] = layout.rows * layout.segments_per_row
+        quantisers = file.quantisers.tobytes()
+        huffman = decoding_tables(file.huffman) if file.huffman != self._huffman else None
+        # All buffers before the first write: a frame that does not fit leaves everything as it was.
+        self._reserve("frame", frame.nbytes)
+        self._reserve("stream", 4 * stream_words)
+        self._reserve("entries", entries.nbytes)
+        self._reserve("tables", 4 * (192 + 64))
+        self._reserve("list", 4 * list_words)
+        self._reserve("segments", 8 * layout.rows * layout.segments_per_row)
+        self._reserve("entry_dc", 16 * file.positions.size)
+        self._reserve("chroma", 4 * chroma_samples)
+        if huffman is not None:
+            self._reserve("huffman", huffman.nbytes)
 
-    def _reserve(self, name: str, size: int, usage: int = wgpu.BufferUsage.STORAGE) -> None:
-        """Makes the buffer at least ``size`` bytes, with room to grow by half before the next time."""
+        write = self._device.queue.write_buffer
+        write(self._buffers["frame"], 0, frame)
+        # Writes are of whole words: the last one goes by itself, filled up.
+        whole = stream_bytes // 4 * 4
+        if whole:
+            write(self._buffers["stream"], 0, file.stream[:whole])
+        if whole < stream_bytes:
+            write(self._buffers["stream"], whole, bytes(file.stream[whole:]).ljust(4, b"\0"))
+        write(self._buffers["entries"], 0, entries)
+        if huffman is not None:
+            write(self._buffers["huffman"], 0, huffman)
+            self._huffman = file.huffman
+        if quantisers != self._quantisers:
+            write(self._buffers["tables"], 0, dequantisation_table(file.quantisers))
+            self._quantisers = quantisers
+
+    def _reserve(self, name: str, size: int) -> None:
+        """Makes the buffer at least ``size`` bytes; one that has to grow gets half as much again, so that it seldom does."""
         buffer = self._buffers.get(name)
         if buffer is not None and buffer.size >= size:
             return
@@ -215,49 +406,41 @@ class JpegDecoder:
         if buffer is not None:
             buffer.destroy()
             size = min(size * 3 // 2, limit)
+        usage = wgpu.BufferUsage.UNIFORM if name == "frame" else wgpu.BufferUsage.STORAGE
         self._buffers[name] = self._device.create_buffer(
             label=f"rfb_gpu {name}",
-            size=-(-size // _ALIGNMENT) * _ALIGNMENT,
+            size=max(-(-size // _ALIGNMENT), 1) * _ALIGNMENT,
             usage=usage | wgpu.BufferUsage.COPY_DST,
         )
-        self._bind_groups = None
+        if name == "huffman":
+            self._huffman = ()
+        elif name == "tables":
+            self._quantisers = b""
+        self._forget_bind_groups()
 
-    def _write(self, name: str, data: bytes, usage: int = wgpu.BufferUsage.STORAGE) -> None:
-        self._reserve(name, len(data), usage)
-        self._device.queue.write_buffer(self._buffers[name], 0, data)
+    def _forget_bind_groups(self) -> None:
+        self._bind_groups.clear()
+        self._picture_bind_groups.clear()
 
-    def _groups(self, layout: Layout, picture: wgpu.GPUTexture) -> list[wgpu.GPUBindGroup]:
-        known = self._bind_groups
-        if (
-            known is not None
-            and known[0] == layout.subsampling
-            and self._picture
-            and self._picture() is picture
-        ):
-            return known[1]
-        pipelines = _get_pipelines(self._device, layout)
-        b = self._buffers
-
-        def group(pipeline: wgpu.GPUComputePipeline, *resources: object) -> wgpu.GPUBindGroup:
-            return self._device.create_bind_group(
-                layout=pipeline.get_bind_group_layout(0),
-                entries=[{"binding": i, "resource": resource} for i, resource in enumerate(resources)],
-            )
-
-        groups = [
-            group(
-                pipelines.huffman_decode,
-                *(
-                    b[name]
-                    for name in ("frame", "stream", "entries", "huffman", "list", "segments", "entry_dc")
-                ),
-            ),
-            group(
-                pipelines.reconstruct,
-                *(b[name] for name in ("frame", "tables", "list", "segments", "entry_dc")),
-                picture.create_view(),
-            ),
-        ]
-        self._bind_groups = (layout.subsampling, groups)
-        self._picture = weakref.ref(picture)
-        return groups
+    def _bind_group(self, stage: str, picture: wgpu.GPUTexture) -> wgpu.GPUBindGroup:
+        takes_picture = "+picture" in _BINDINGS[stage]
+        known = self._picture_bind_groups.get(picture) if takes_picture else self._bind_groups.get(stage)
+        if known is not None:
+            return known
+        names = [name.removeprefix("+") for name in _BINDINGS[stage]]
+        group = self._device.create_bind_group(
+            label=f"rfb_gpu {stage}",
+            layout=_stages_of(self._device).layouts[stage],
+            entries=[
+                {
+                    "binding": i,
+                    "resource": picture.create_view() if name == "picture" else self._buffers[name],
+                }
+                for i, name in enumerate(names)
+            ],
+        )
+        if takes_picture:
+            self._picture_bind_groups[picture] = group
+        else:
+            self._bind_groups[stage] = group
+        return group

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 
 from ...readback import GPUFuture, Readback
 from ..frame import EncodedFrame
+from ..passes import Profiler, Stage, record
 from ..wgsl import assemble, shader_module
 from .bitstream import MAX_SIDE, Layout, file_head, index_markers
 from .huffman import HISTOGRAM_PARTS, STANDARD_TABLES, AdaptiveHuffman
@@ -143,7 +144,6 @@ class _Variant:
 
 
 _Pipelines = tuple[wgpu.GPUComputePipeline, wgpu.GPUComputePipeline, wgpu.GPUComputePipeline]
-_Stage = tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroup, tuple[int, ...]]
 
 
 class _Stages:
@@ -378,12 +378,16 @@ class JpegEncoder(JpegSettings):
     Arguments:
         device: the device of the textures. Its default limits suffice, no optional feature is needed.
         quality: 1 to 100, on the scale of the IJG's library. Can be changed between frames.
-        subsampling: ``"444"`` (colour at full resolution: plots, text, thin lines) or ``"420"`` (half, about 1/3 fewer bytes).
+        subsampling: ``"444"`` (colour at full resolution: plots, text, thin lines), ``"422"`` (half across), ``"420"`` (half across
+            and down, about 1/3 fewer bytes), ``"gray"`` (no colour).
         slots: how many frames can be in flight. Encoding one more waits for the oldest.
         quantisation: the quantisation tables themselves, luma and chroma, shape (2, 8, 8), 1 to 255; they override what
             ``quality`` gives.
         dpi: pixel density to note in the files for print programs, 1 to 65535; None notes none.
-        profile: also time each pass on the GPU; needs the device feature ``timestamp-query``.
+        huffman: ``"adaptive"`` for tables that follow the content (3 to 30 % fewer bytes from the second frame on), ``"standard"``
+            for those of the standard: the same picture then always gives the same file.
+        profile: time the work on the GPU: True as a whole, ``"stages"`` each stage in a pass of its own; needs the device
+            feature ``timestamp-query``.
 
     Raises:
         ValueError, TypeError: an argument is out of its range.
@@ -392,8 +396,9 @@ class JpegEncoder(JpegSettings):
     markers lets :class:`JpegDecoder` decode in parallel. Memory: about 15 bytes a pixel at quality 80 and 32 at 100,
     because buffers hold the worst frame there can be.
 
-    Method: fused colour conversion, AAN DCT and Huffman coding per segment into scratch memory, a prefix sum over segment
-    lengths, and byte stuffing once it is known where bytes begin. Alpha is ignored.
+    Method: fused colour conversion, AAN DCT and Huffman coding per span of 96 blocks into scratch memory, a prefix sum over their
+    lengths, and byte stuffing once it is known where bytes begin. Alpha is ignored. There is no colour profile in the files:
+    without one, viewers take the numbers as sRGB, which they are.
     """
 
     name = "GPU JPEG"
@@ -418,10 +423,6 @@ class JpegEncoder(JpegSettings):
             raise ValueError(f"dpi must be from 1 to 65535 or None, not {dpi}")
         if huffman not in ("adaptive", "standard"):
             raise ValueError(f"huffman must be 'adaptive' or 'standard', not {huffman!r}")
-        if profile not in (False, True, "passes"):
-            raise ValueError(f"profile must be False, True or 'passes', not {profile!r}")
-        if profile and "timestamp-query" not in device.features:
-            raise ValueError("profile=True needs a device with the feature 'timestamp-query'")
         self._device = device
         self._stages = _Stages.of(device)
         self.quality = quality
@@ -433,7 +434,7 @@ class JpegEncoder(JpegSettings):
         self._plan: _Plan | None = None
         self._in_flight: deque[GPUFuture[EncodedFrame]] = deque()
         self._closed = False
-        self._profiler = _Profiler(device, each_pass=profile == "passes") if profile else None
+        self._profiler = Profiler(device, profile) if profile else None
 
     @property
     def ready(self) -> bool:
@@ -473,18 +474,24 @@ class JpegEncoder(JpegSettings):
         plan = self._plan_for(layout, quantisers)
         slot = next(slot for slot in plan.slots if not slot.busy)
         groups = self._bind_groups(plan, texture)[plan.slots.index(slot)]
-        stages = self._stages.compiled(layout, self._variant(layout, texture, quantisers))
+        variant = self._variant(layout, texture, quantisers)
+        encode_span, place_spans, write_stream = self._stages.compiled(layout, variant)
         plan.use_tables(quantisers, huffman)
         plan.use_origin(x, y)
 
         commands = self._device.create_command_encoder(label="rfb_gpu jpeg")
-        for i, band in enumerate(plan.bands):
+        if self._profiler:
+            self._profiler.begin()
+        for band, (encode_group, place_group, write_group) in zip(plan.bands, groups, strict=True):
             spans = (_spans_per_row(layout), band.rows)
-            self._compute(
+            record(
                 commands,
-                (stages[0], groups[i][0], spans),
-                (stages[1], groups[i][1], (band.rows,)),
-                (stages[2], groups[i][2], spans),
+                [
+                    Stage("encode_span", encode_span, encode_group, spans),
+                    Stage("place_spans", place_spans, place_group, (band.rows,)),
+                    Stage("write_stream", write_stream, write_group, spans),
+                ],
+                self._profiler,
             )
         if self._profiler:
             self._profiler.end(commands)
@@ -578,19 +585,6 @@ class JpegEncoder(JpegSettings):
             plan.bind_groups.popitem(last=False)
         return groups
 
-    def _compute(self, commands: wgpu.GPUCommandEncoder, *stages: _Stage) -> None:
-        """Records the stages, one after the other; each in a pass of its own if their times are wanted."""
-        apart = self._profiler is not None and self._profiler.each_pass
-        for group in [[stage] for stage in stages] if apart else [stages]:
-            label = group[0][0].label.removeprefix("rfb_gpu ") if apart else "gpu"
-            stamps = self._profiler.next_pass(label) if self._profiler else None
-            compute = commands.begin_compute_pass(timestamp_writes=stamps)
-            for pipeline, bind_group, workgroups in group:
-                compute.set_pipeline(pipeline)
-                compute.set_bind_group(0, bind_group)
-                compute.dispatch_workgroups(*workgroups)
-            compute.end()
-
     def _collect(
         self,
         plan: _Plan,
@@ -648,44 +642,3 @@ class JpegEncoder(JpegSettings):
         if self._profiler:
             timings |= self._profiler.read()
         return EncodedFrame(data, layout.width, layout.height, "jpeg", quality, layout.subsampling, timings)
-
-
-class _Profiler:
-    """Times the passes of one frame by the GPU's timestamps."""
-
-    MAX_PASSES = 64
-
-    def __init__(self, device: wgpu.GPUDevice, each_pass: bool) -> None:
-        self.each_pass = each_pass
-        self._device = device
-        self._queries = device.create_query_set(type="timestamp", count=2 * self.MAX_PASSES)
-        self._resolved = device.create_buffer(
-            size=16 * self.MAX_PASSES, usage=wgpu.BufferUsage.QUERY_RESOLVE | wgpu.BufferUsage.COPY_SRC
-        )
-        self._labels: list[str] = []
-
-    def next_pass(self, label: str) -> dict[str, Any]:
-        """The timestamp_writes of a pass."""
-        n = 2 * len(self._labels)
-        self._labels.append(label)
-        return {
-            "query_set": self._queries,
-            "beginning_of_pass_write_index": n,
-            "end_of_pass_write_index": n + 1,
-        }
-
-    def end(self, commands: wgpu.GPUCommandEncoder) -> None:
-        """Records the end of the frame."""
-        commands.resolve_query_set(self._queries, 0, 2 * len(self._labels), self._resolved, 0)
-
-    def read(self) -> dict[str, float]:
-        """Seconds by label, and ``gpu``: from the beginning of the first pass to the end of the last."""
-        labels, self._labels = self._labels, []
-        # Timestamps count nanoseconds in WebGPU.
-        data = self._device.queue.read_buffer(self._resolved, 0, 16 * len(labels))
-        stamps = np.frombuffer(data, np.uint64).astype(np.int64).reshape(-1, 2) * 1e-9
-        seconds: dict[str, float] = {}
-        for label, (start, end) in zip(labels, stamps, strict=True):
-            seconds[label] = seconds.get(label, 0.0) + float(end - start)
-        seconds["gpu"] = float(stamps.max() - stamps.min())
-        return seconds

@@ -1,119 +1,93 @@
-// Stage 2 of 2: coefficients to pixels, one workgroup per segment of 24 blocks.
+// The last stage: coefficients to pixels.
 //
-// in:       `list`, `segments`, `entry_dc` from huffman_decode; the quantisation tables
+// in:       `list`, `segments`, `entry_dc` from huffman_decode; the quantisation tables; `chroma` from reconstruct_chroma, if subsampled
 // out:      the texture
-// dispatch: (segments_per_row, rows), 192 threads = 24 blocks x 8 lanes
-// moves:    the list once, the pixels once
+// dispatch: (segments_per_row / GROUP_SEGMENTS, rows), 32 threads
+// moves:    the list once, chroma once, the pixels once
 //
-// DC is coded as differences along a row. The list has it summed up from its entry's start; the entries of the row before that one are
-// added here, of which there are few.
+// Subsampled chroma is interpolated as libjpeg's "fancy upsampling" does, and with it all browsers: chroma samples sit in the middle of
+// the pixels that they stand for, so a pixel takes 3/4 of the nearer and 1/4 of the farther one, in each direction; at the edges
+// of the picture the last sample is repeated.
 
-#import decoder_frame
+#import blocks
 #import colour
-#import dct
 
-const WORKGROUP_SIZE = 192u;
-const LANES = 8u;
-const ROW = 9u;                 // padded by one so that columns hit different banks
-const BLOCK = 72u;
-const SAMPLES = 1728u;          // 24 blocks
+const FIRST_TAKEN = 0u;
+const TAKEN = select(BLOCKS_PER_MCU, LUMA_BLOCKS, SUBSAMPLED);
+const TILE_WIDTH = GROUP_MCUS * MCU_WIDTH;
 
-struct Tables {
-    multiplier: array<f32, 192>,    // quantiser * AAN scale by component and zigzag position
-    natural: array<u32, 64>,        // natural index by zigzag position
+@group(0) @binding(5) var<storage, read> chroma: array<u32>;
+@group(0) @binding(6) var picture: texture_storage_2d<rgba8unorm, write>;
+
+/// Of chroma as coded, without what fills up the last MCU.
+fn chroma_size() -> vec2u {
+    return (vec2u(frame.width, frame.height) + vec2u(LUMA_ACROSS, LUMA_DOWN) - 1u) / vec2u(LUMA_ACROSS, LUMA_DOWN);
 }
 
-@group(0) @binding(0) var<uniform> frame: Frame;
-@group(0) @binding(1) var<storage, read> tables: Tables;
-@group(0) @binding(2) var<storage, read> list: array<u32>;
-@group(0) @binding(3) var<storage, read> segments: array<vec2u>;
-@group(0) @binding(4) var<storage, read> entry_dc: array<vec4i>;
-@group(0) @binding(5) var picture: texture_storage_2d<rgba8unorm, write>;
+/// The weight of the farther sample. As libjpeg does, a picture of one or two chroma columns is not interpolated.
+fn far_weight() -> f32 {
+    return select(0.25, 0.0, chroma_size().x <= 2u);
+}
 
-var<workgroup> blocks: array<f32, SAMPLES>;
-var<workgroup> dc_before: array<atomic<i32>, 3>;
+/// Cb and Cr for a column of pixels between the chroma columns `near` and `far`, in a row of chroma.
+fn chroma_at(near: u32, far: u32, y: i32) -> vec2f {
+    let row = u32(clamp(y, 0, i32(chroma_size().y) - 1)) * frame.mcus_per_row * 8u;
+    return mix(unpack2x16float(chroma[row + near]), unpack2x16float(chroma[row + far]), far_weight());
+}
 
-fn sample(block: u32, y: u32, x: u32) -> f32 {
-    return blocks[block * BLOCK + y * ROW + x];
+fn put_pixel(at: vec2u, luma: f32, cbcr: vec2f) {
+    if (at.y < frame.height) {
+        textureStore(picture, at, vec4f(rgb_of(luma, cbcr.x, cbcr.y), 1.0));
+    }
+}
+
+/// A column of the tile's pixels, `x` from its left edge, from chroma of their own or none.
+fn put_column(corner: vec2u, x: u32) {
+    let block = (x >> 3u) * TAKEN;
+    for (var y = 0u; y < 8u; y++) {
+        let luma = sample(block, x & 7u, y);
+        var cbcr = vec2f(0.0);
+        if (HAS_CHROMA) {
+            cbcr = vec2f(sample(block + 1u, x & 7u, y), sample(block + 2u, x & 7u, y));
+        }
+        put_pixel(corner + vec2u(x, y), luma, cbcr);
+    }
+}
+
+/// The same with subsampled chroma, a row of which is one or two rows of pixels.
+fn put_column_subsampled(corner: vec2u, x: u32) {
+    let near = (corner.x + x) >> 1u;
+    let far = select(max(near, 1u) - 1u, min(near + 1u, chroma_size().x - 1u), (x & 1u) == 1u);
+    let block = (x / MCU_WIDTH) * TAKEN + ((x >> 3u) & 1u);
+    let first_row = i32(corner.y / LUMA_DOWN);
+    var above = chroma_at(near, far, first_row - 1);
+    var here = chroma_at(near, far, first_row);
+    for (var y = 0u; y < 8u; y++) {
+        let below = chroma_at(near, far, first_row + i32(y) + 1);
+        if (LUMA_DOWN == 1u) {
+            put_pixel(corner + vec2u(x, y), sample(block, x & 7u, y), here);
+        } else {
+            let at = corner + vec2u(x, 2u * y);
+            let luma_block = block + ((y >> 2u) << 1u);
+            let luma_y = (y & 3u) << 1u;
+            put_pixel(at, sample(luma_block, x & 7u, luma_y), mix(here, above, far_weight()));
+            put_pixel(at + vec2u(0u, 1u), sample(luma_block, x & 7u, luma_y + 1u), mix(here, below, far_weight()));
+        }
+        above = here;
+        here = below;
+    }
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn reconstruct(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
-    let segment = group.y * frame.segments_per_row + group.x;
-    for (var i = thread; i < SAMPLES; i += WORKGROUP_SIZE) {
-        blocks[i] = 0.0;
-    }
-    if (thread < 3u) {
-        atomicStore(&dc_before[thread], 0);
-    }
-    workgroupBarrier();
-
-    let entry = group.x * MCUS_PER_SEGMENT / frame.mcus_per_entry;
-    for (var i = thread; i < entry; i += WORKGROUP_SIZE) {
-        let dc = entry_dc[group.y * frame.entries_per_row + i];
-        atomicAdd(&dc_before[0], dc.x);
-        atomicAdd(&dc_before[1], dc.y);
-        atomicAdd(&dc_before[2], dc.z);
-    }
-    workgroupBarrier();
-
-    // Dequantise, each coefficient to its place.
-    let part = segments[segment];
-    let end = min(part.x + min(part.y, SEGMENT_COEFFICIENTS), frame.list_words);
-    for (var i = part.x + thread; i < end; i += WORKGROUP_SIZE) {
-        let element = list[i];
-        let block = min(element >> 22u, SEGMENT_BLOCKS - 1u);
-        let position = (element >> 16u) & 63u;
-        let component = component_of(block);
-        var level = i32(element << 16u) >> 16u;
-        if (position == 0u) {
-            level += atomicLoad(&dc_before[component]);
-        }
-        let natural = tables.natural[position];
-        blocks[block * BLOCK + (natural >> 3u) * ROW + (natural & 7u)] =
-            f32(level) * tables.multiplier[component * 64u + position];
-    }
-    workgroupBarrier();
-
-    // Inverse DCT: columns, then rows.
-    let base = (thread / LANES) * BLOCK;
-    let lane = thread % LANES;
-    var v: array<f32, 8>;
-    for (var i = 0u; i < 8u; i++) {
-        v[i] = blocks[base + i * ROW + lane];
-    }
-    v = idct8(v);
-    for (var i = 0u; i < 8u; i++) {
-        blocks[base + i * ROW + lane] = v[i];
-    }
-    workgroupBarrier();
-    for (var i = 0u; i < 8u; i++) {
-        v[i] = blocks[base + lane * ROW + i];
-    }
-    v = idct8(v);
-    for (var i = 0u; i < 8u; i++) {
-        // Samples are 8-bit numbers in the standard; colour conversion starts from these.
-        blocks[base + lane * ROW + i] = clamp(round(v[i]), -128.0, 127.0);
-    }
-    workgroupBarrier();
-
-    let tile = vec2u(MCUS_PER_SEGMENT * MCU_SIZE, MCU_SIZE);
-    let corner = group.xy * tile;
-    for (var i = thread; i < tile.x * tile.y; i += WORKGROUP_SIZE) {
-        let x = i % tile.x;
-        let y = i / tile.x;
-        let first = (x / MCU_SIZE) * BLOCKS_PER_MCU;
-        var ycc: vec3f;
+    decode_blocks(group.y, group.x * GROUP_SEGMENTS, thread);
+    let corner = vec2u(group.x * TILE_WIDTH, group.y * MCU_HEIGHT);
+    // Neighbouring threads write neighbouring pixels.
+    for (var x = thread; x < TILE_WIDTH && corner.x + x < frame.width; x += WORKGROUP_SIZE) {
         if (SUBSAMPLED) {
-            let luma = first + ((y >> 3u) << 1u) + ((x >> 3u) & 1u);
-            let cx = (x & 15u) >> 1u;
-            ycc = vec3f(sample(luma, y & 7u, x & 7u), sample(first + 4u, y >> 1u, cx), sample(first + 5u, y >> 1u, cx));
+            put_column_subsampled(corner, x);
         } else {
-            ycc = vec3f(sample(first, y, x & 7u), sample(first + 1u, y, x & 7u), sample(first + 2u, y, x & 7u));
-        }
-        let at = corner + vec2u(x, y);
-        if (at.x < frame.width && at.y < frame.height) {
-            textureStore(picture, at, vec4f(rgb_of(ycc.x, ycc.y, ycc.z), 1.0));
+            put_column(corner, x);
         }
     }
 }

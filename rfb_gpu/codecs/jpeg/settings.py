@@ -22,7 +22,7 @@ class JpegSettings:
 
     @property
     def subsampling(self) -> str:
-        """``"444"`` or ``"420"``. Frames in flight keep theirs."""
+        """``"444"``, ``"422"``, ``"420"`` or ``"gray"``. Frames in flight keep theirs."""
         return self._subsampling
 
     @subsampling.setter

@@ -1,7 +1,11 @@
 // JFIF colour for decoding: full-range BT.601 on sRGB-encoded values (T.871 section 7).
 
-/// R, G and B in 0..1 from luma and chroma, all three minus 128.
+#import rounding
+
+/// R, G and B from luma as 0..255 and chroma minus 128, in whole 255ths, not yet clamped to 1: a store to 8 bits does that. It should
+/// round as well, but not all do.
 fn rgb_of(y: f32, cb: f32, cr: f32) -> vec3f {
     let rgb = vec3f(y + 1.402 * cr, y - 0.344136286 * cb - 0.714136286 * cr, y + 1.772 * cb);
-    return clamp(round(rgb + 128.0), vec3f(0.0), vec3f(255.0)) / 255.0;
+    let positive = max(rgb, vec3f(0.0));
+    return vec3f(rounded(positive.r), rounded(positive.g), rounded(positive.b)) * (1.0 / 255.0);
 }

@@ -1,5 +1,6 @@
-// What the two decoder stages share. The host puts in front: SUBSAMPLED, MCU_SIZE, BLOCKS_PER_MCU, MCUS_PER_SEGMENT, as for the
-// encoder. An entry is a place where decoding can start: some segments, or a whole MCU row.
+// What the decoder's stages share. The host puts in front, from the frame's subsampling: LUMA_ACROSS and LUMA_DOWN (luma blocks of an
+// MCU), MCU_WIDTH and MCU_HEIGHT (pixels), BLOCKS_PER_MCU and MCUS_PER_SEGMENT. An entry is a place where decoding can start: some
+// segments of an MCU row, or all of it.
 
 struct Frame {
     width: u32,             // pixels
@@ -7,17 +8,21 @@ struct Frame {
     mcus_per_row: u32,
     rows: u32,              // MCU rows
     segments_per_row: u32,
-    mcus_per_entry: u32,
-    entries_per_row: u32,
-    stream_bytes: u32,
+    entries: u32,
+    stream_words: u32,      // the last one filled up with zeros
     list_words: u32,        // capacity of `list`
 }
 
 const SEGMENT_BLOCKS = 24u;
 const SEGMENT_COEFFICIENTS = 1536u;
+// What `segments` says of a segment besides where its part of the list begins: the part's length and, from this bit on, its entry.
+const SEGMENT_ENTRY_SHIFT = 11u;
+const LUMA_BLOCKS = LUMA_ACROSS * LUMA_DOWN;
+const HAS_CHROMA = BLOCKS_PER_MCU > LUMA_BLOCKS;
+/// Chroma has fewer samples than luma.
+const SUBSAMPLED = HAS_CHROMA && LUMA_BLOCKS > 1u;
 
-/// 0 for Y, 1 for Cb, 2 for Cr.
+/// 0 for Y, 1 for Cb, 2 for Cr, of the nth block of an MCU.
 fn component_of(block: u32) -> u32 {
-    let in_mcu = block % BLOCKS_PER_MCU;
-    return select(in_mcu + 3u - BLOCKS_PER_MCU, 0u, in_mcu + 2u < BLOCKS_PER_MCU);
+    return select(block - LUMA_BLOCKS + 1u, 0u, block < LUMA_BLOCKS);
 }
