@@ -92,7 +92,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
     Arguments (besides those of ``BaseRenderCanvas``: size, title, update_mode, min_fps, max_fps, vsync, present_method):
         quality: of JPEG frames, 1 to 100.
-        subsampling: ``"444"``, or ``"420"`` for fewer bytes and softer colours.
+        subsampling: ``"444"``, or ``"422"`` or ``"420"`` for fewer bytes and softer colours, or ``"gray"``.
         encoder: ``"auto"``: the GPU, unless the adapter is a CPU; or ``"gpu"`` or ``"cpu"``.
         decoder: in the page. ``"auto"``: WebGPU where there is a GPU, else the browser's own; or ``"webgpu"`` or ``"browser"``.
         lossless_delay: seconds without a draw after which the last frame is sent without loss; None: never.

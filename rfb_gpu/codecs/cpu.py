@@ -35,7 +35,7 @@ class CpuEncoder(JpegSettings):
         device: the device of the textures; None if only arrays are encoded.
         codec: ``"jpeg"`` or ``"png"``.
         quality: 1 to 100, for JPEG.
-        subsampling: ``"444"`` or ``"420"``, for JPEG.
+        subsampling: ``"444"``, ``"422"``, ``"420"`` or ``"gray"``, for JPEG.
         slots: how many textures can be in flight. Encoding one more waits for the oldest.
     """
 
@@ -207,7 +207,7 @@ def _compress(image: NDArray[np.uint8], order: str, settings: _Settings) -> tupl
             np.ascontiguousarray(image),
             quality=settings.quality,
             colorspace=order,
-            colorsubsampling=settings.subsampling,
+            colorsubsampling="Gray" if settings.subsampling == "gray" else settings.subsampling,
             fastdct=True,
         )
     else:

@@ -24,7 +24,7 @@ class EncodedFrame:
     quality: int
     """1 to 100; 100 for a lossless file."""
     subsampling: str
-    """``"444"`` or ``"420"``; ``"444"`` for PNG."""
+    """``"444"``, ``"422"``, ``"420"`` or ``"gray"``; ``"444"`` for PNG."""
     timings: dict[str, float] = field(default_factory=dict)
     """Seconds: ``submit`` (in the call of encode), ``ready`` (from that call until the bytes were there); with profiling also
     one entry per GPU pass."""
