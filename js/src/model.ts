@@ -125,13 +125,13 @@ export class CanvasModel implements ViewOwner {
     window.clearTimeout(this.#welcomeTimer);
     this.#acks.reset();
     this.#unschedule();
-    if (this.#closedByKernel) {
-      this.#releaseUnused(); // the views keep their last picture for as long as the host keeps the views
-    } else {
+    if (!this.#closedByKernel) {
       for (const view of [...this.#views]) {
         view.dispose();
       }
     }
+    // Views that are left keep their last picture for as long as the host keeps them.
+    this.#releaseUnused();
   }
 
   // ----- what views report
