@@ -59,8 +59,8 @@ def assembled(monkeypatch, device):
         monkeypatch.setattr(module, "assemble", spy)
         monkeypatch.setattr(module, "_pipelines", type(module._pipelines)())
     usage = wgpu.TextureUsage.TEXTURE_BINDING
-    for format in jpeg_encoder._SOURCE_FORMATS:
-        texture = device.create_texture(size=(16, 16, 1), format=format, usage=usage)
+    for pixels in jpeg_encoder._SOURCE_FORMATS:
+        texture = device.create_texture(size=(16, 16, 1), format=pixels, usage=usage)
         for subsampling in SUBSAMPLINGS:
             file = jpeg_encoder.JpegEncoder(device, subsampling=subsampling).encode(texture).result()
             jpeg_decoder.JpegDecoder(device).decode(bytes(file))

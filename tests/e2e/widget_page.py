@@ -146,7 +146,7 @@ class LocalPage:
         elif name in self._files:
             route.fulfill(path=self._files[name])
         else:
-            route.fulfill(status=404)
+            route.fulfill(status=204)  # the icon, the style sheet: no error of the page's
 
 
 class WidgetPage(LocalPage):
