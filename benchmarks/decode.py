@@ -17,9 +17,11 @@ Columns of both parts:
 In Python, the peers are simplejpeg (libjpeg-turbo on one core), the same with the upload to a texture, and nvJPEG through
 torchvision (from bytes on the CPU to a tensor on the GPU). Waiting for the GPU is reading four bytes back, which adds to ``ready``.
 
-In the page, ``blit`` is the GPU time of putting the picture on the canvas, and the peers are the browser's own ways: ``bitmap``
-(``createImageBitmap``), ``ImageDecoder`` and ``img``, each drawn to a 2d canvas of which a pixel is then read, because drawing
-alone may put the work off; and ``bitmap2gpu``: ``createImageBitmap`` and ``copyExternalImageToTexture`` until the GPU is done.
+In the page, ``blit`` is the GPU time of putting the picture on the canvas; ``direct`` and ``direct_main`` are ``gpu`` and ``main``
+of a decoder that writes to a canvas's own texture, without a picture of its own and without a blit. The peers are the browser's
+own ways: ``bitmap`` (``createImageBitmap``), ``ImageDecoder`` and ``img``, each drawn to a 2d canvas of which a pixel is then
+read, because drawing alone may put the work off; and ``bitmap2gpu``: ``createImageBitmap`` and ``copyExternalImageToTexture``
+until the GPU is done.
 
 The page part needs aiohttp (which the package itself does not), a Chromium, and the decoders as a module, which node makes; without
 node, ``node build.mjs --decoding ../build/decoding.js`` in js/ makes it elsewhere. Without ``--gpu``, the page runs on a CPU.
@@ -267,7 +269,9 @@ for (const [method, kind] of [['beginComputePass', 'gpu'], ['beginRenderPass', '
 }
 """
 
-SCRIPT = """
+SCRIPT = (
+    f"const LOAD = `{Load.WGSL}`;"
+    + """
 globalThis.benchmark = (() => {
   const median = values => [...values].sort((a, b) => a - b)[values.length >> 1]
 
@@ -303,10 +307,10 @@ globalThis.benchmark = (() => {
     }
   }
 
-  let gpu, presenter, canvas
+  let gpu, presenter, canvas, direct, load
   const files = new Map()
 
-  async function load(number) {
+  async function fetchFile(number) {
     if (!files.has(number)) {
       files.clear()
       const answer = await fetch(`/file/${number}`)
@@ -316,7 +320,7 @@ globalThis.benchmark = (() => {
   }
 
   async function frameOf({ number, width, height }) {
-    const bytes = await load(number)
+    const bytes = await fetchFile(number)
     if (canvas?.width !== width || canvas.height !== height) {
       canvas?.remove()
       canvas = document.createElement('canvas')
@@ -343,6 +347,51 @@ globalThis.benchmark = (() => {
     const rows = new Uint8Array(buffer.getMappedRange())
     const order = format.startsWith('bgra') ? [2, 1, 0] : [0, 1, 2]
     return { rows, bytesPerRow, order, release: () => buffer.destroy() }
+  }
+
+  /** Some milliseconds of arithmetic, which keep the GPU's clock up: see Load in encode.py. */
+  async function startLoad() {
+    const { device } = gpu
+    const module = device.createShaderModule({ code: LOAD })
+    const pipeline = await device.createComputePipelineAsync({ layout: 'auto', compute: { module, entryPoint: 'burn' } })
+    const buffer = device.createBuffer({ size: 16, usage: GPUBufferUsage.STORAGE })
+    const layout = pipeline.getBindGroupLayout(0)
+    const group = device.createBindGroup({ layout, entries: [{ binding: 0, resource: { buffer } }] })
+    let workgroups = 1
+    const burn = () => {
+      const commands = device.createCommandEncoder()
+      const pass = commands.beginComputePass()
+      pass.setPipeline(pipeline)
+      pass.setBindGroup(0, group)
+      pass.dispatchWorkgroups(workgroups)
+      pass.end()
+      device.queue.submit([commands.finish()])
+      return device.queue.onSubmittedWorkDone()
+    }
+    const time = async () => {
+      const began = performance.now()
+      await burn()
+      return performance.now() - began
+    }
+    await burn()
+    const delay = await time() // of the news that it is done
+    while (workgroups < 30000 && await time() < delay + 4) workgroups *= 2
+    return burn
+  }
+
+  /** Decodes to the texture of a canvas that allows it. */
+  async function startDirect() {
+    const decoder = await decoding.JpegDecoder.create(gpu)
+    const context = document.createElement('canvas').getContext('webgpu')
+    const usage = GPUTextureUsage.STORAGE_BINDING | GPUTextureUsage.RENDER_ATTACHMENT
+    context.configure({ device: gpu.device, format: 'rgba8unorm', usage, alphaMode: 'opaque' })
+    return (bytes, width, height) => {
+      if (context.canvas.width !== width || context.canvas.height !== height) {
+        context.canvas.width = width
+        context.canvas.height = height
+      }
+      decoder.decode(bytes, width, height, () => context.getCurrentTexture())
+    }
   }
 
   const ways = {
@@ -397,6 +446,8 @@ globalThis.benchmark = (() => {
     async start() {
       gpu = await decoding.acquireGpu(true)
       presenter = await decoding.GpuPresenter.create(gpu)
+      direct = await startDirect()
+      load = await startLoad()
       gpu.device.addEventListener('uncapturederror', event => console.error(event.error.message))
       return {
         adapter: gpu.adapter, timestamps: gpu.device.features.has('timestamp-query'), isolated: crossOriginIsolated,
@@ -432,6 +483,7 @@ globalThis.benchmark = (() => {
       // A lone frame at a time. `decode` of the presenter has done all that it does itself when it returns its promise.
       const lone = { parse: [], call: [], draw: [], main: [], ready: [] }
       for (let i = 0; i < loop; i++) {
+        await load()
         const began = performance.now()
         decoding.parse(bytes)
         const parsed = performance.now()
@@ -449,23 +501,36 @@ globalThis.benchmark = (() => {
       }
       for (const [name, values] of Object.entries(lone)) samples[name] = median(values)
 
-      // Many in a row. Timestamps on some of them, when the GPU is busy already.
-      const run = async draws => {
+      const directMain = []
+      for (let i = 0; i < loop; i++) {
         const began = performance.now()
-        for (let i = 0; i < loop; i++) {
-          presenter.decode(frame)
-          if (draws) presenter.draw(canvas)
-        }
+        direct(bytes, job.width, job.height)
+        directMain.push(performance.now() - began)
+        await presenter.done()
+      }
+      samples.direct_main = median(directMain)
+
+      // Many in a row; then again with timestamps, which take some time themselves.
+      const inRow = async show => {
+        await load()
+        const began = performance.now()
+        for (let i = 0; i < loop; i++) show()
         await presenter.done()
         return (performance.now() - began) / loop
       }
-      samples.loop = await run(false)
+      samples.loop = await inRow(() => presenter.decode(frame))
       if (gpu.device.features.has('timestamp-query')) {
-        timestamps = new Timestamps(gpu.device, 8 * loop)
-        await run(true)
-        const recording = timestamps
-        timestamps = null
-        for (const [kind, sum] of Object.entries(await recording.read())) samples[kind] = sum / loop
+        const record = async show => {
+          timestamps = new Timestamps(gpu.device, 8 * loop)
+          await inRow(show)
+          const recording = timestamps
+          timestamps = null
+          return recording.read()
+        }
+        const shown = await record(() => { presenter.decode(frame); presenter.draw(canvas) })
+        samples.gpu = shown.gpu / loop
+        samples.blit = shown.blit / loop
+        samples.direct = (await record(() => direct(bytes, job.width, job.height))).gpu / loop
       }
 
       if (peers) {
@@ -477,6 +542,7 @@ globalThis.benchmark = (() => {
   }
 })()
 """
+)
 
 
 class PagePart:
@@ -602,7 +668,20 @@ def find_bundle(named: Path | None) -> Path:
 
 # ---- the table
 
-FIRST = ("gpu", "huffman_decode", "reconstruct", "blit", "parse", "call", "draw", "main", "ready", "loop")
+FIRST = (
+    "gpu",
+    "huffman_decode",
+    "reconstruct",
+    "blit",
+    "direct",
+    "parse",
+    "call",
+    "draw",
+    "main",
+    "direct_main",
+    "ready",
+    "loop",
+)
 NOT_TIMES = ("part", "scene", "size", "subsampling", "quality", "bytes", "psnr")
 
 
