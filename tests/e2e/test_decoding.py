@@ -23,6 +23,17 @@ SUBSAMPLINGS = {"444": 55.0, "420": 38.0}
 SIZES = [(1, 1), (7, 5), (333, 777), (4097, 3)]
 
 
+SPY_ON_SIZES = """
+const { set, ...rest } = Object.getOwnPropertyDescriptor(HTMLCanvasElement.prototype, 'width')
+globalThis.sizesSet = 0
+Object.defineProperty(HTMLCanvasElement.prototype, 'width', { ...rest, set(value) {
+    if (this.classList.contains('rfb-gpu-canvas')) sizesSet += 1
+    set.call(this, value)
+} })
+"""
+"""Counts how often the canvas is given a size."""
+
+
 @pytest.fixture(scope="module")
 def open_page(browsers):
     """`open_page(decoder)`: a page for many tests, which show their frames one after another."""
@@ -30,12 +41,14 @@ def open_page(browsers):
 
     def page(decoder: str) -> WidgetPage:
         if decoder not in pages:
-            pages[decoder] = WidgetPage(browsers(1.0), decoder)
+            pages[decoder] = WidgetPage(browsers(1.0), decoder, before=SPY_ON_SIZES)
         return pages[decoder]
 
     yield page
+    logged = [line for page in pages.values() for line in page.console]
     for page in pages.values():
         page.close()
+    assert logged == []
 
 
 def picture(width: int, height: int, turn: float = 0.0) -> harness.Picture:
@@ -133,35 +146,26 @@ def test_a_file_of_another_size_than_its_message_says_is_not_shown(open_page, de
 
 # ---- presenting
 
-SPY_ON_SIZES = """
-const { set, ...rest } = Object.getOwnPropertyDescriptor(HTMLCanvasElement.prototype, 'width')
-globalThis.sizesSet = 0
-Object.defineProperty(HTMLCanvasElement.prototype, 'width', { ...rest, set(value) {
-    if (this.classList.contains('rfb-gpu-canvas')) sizesSet += 1
-    set.call(this, value)
-} })
-"""
-
 
 @BOTH_DECODERS
-def test_the_canvas_changes_size_with_the_frame_only(browsers, device, decoder):
-    with closing(WidgetPage(browsers(1.0), decoder, before=SPY_ON_SIZES)) as page:
-        small, large = our_file(device, picture(320, 240)), our_file(device, picture(400, 300))
-        for _ in range(3):
-            assert page.show(small, 320, 240)
-        assert page.page.evaluate("sizesSet") == 1
-        # The element grows, as when somebody drags its corner; the frame of the new size is still to come.
-        page.set("_css_width", "500px")
-        page.set("_css_height", "360px")
-        page.page.wait_for_function("() => document.querySelector('.rfb-gpu-view').clientWidth === 500")
-        page.page.wait_for_timeout(300)
-        assert page.page.evaluate("sizesSet") == 1
-        seen = page.canvas().screenshot()
-        assert seen.shape == (240, 320, 3), "neither stretched nor cut"
-        assert_like_libjpeg(seen, small, 48.0)
-        assert page.show(large, 400, 300)
-        assert page.page.evaluate("sizesSet") == 2
-        assert_like_libjpeg(page.canvas().screenshot(), large, 48.0)
+def test_the_canvas_changes_size_with_the_frame_only(open_page, device, decoder):
+    page = open_page(decoder)
+    small, large = our_file(device, picture(320, 240)), our_file(device, picture(400, 300))
+    assert page.show(large, 400, 300)
+    changes = page.page.evaluate("sizesSet")
+    for _ in range(3):
+        assert page.show(small, 320, 240)
+    assert page.page.evaluate("sizesSet") == changes + 1
+    # The element grows, as when somebody drags its corner; the frame of the new size is still to come.
+    page.set("_css_width", "500px")
+    page.page.wait_for_function("() => document.querySelector('.rfb-gpu-view').clientWidth === 500")
+    page.page.wait_for_timeout(300)
+    assert page.page.evaluate("sizesSet") == changes + 1
+    seen = page.canvas().screenshot()
+    assert seen.shape == (240, 320, 3), "neither stretched nor cut"
+    assert_like_libjpeg(seen, small, 48.0)
+    assert page.show(large, 400, 300)
+    assert page.page.evaluate("sizesSet") == changes + 2
 
 
 FORGET = """
@@ -182,12 +186,15 @@ canvas => {
 
 
 @BOTH_DECODERS
-def test_out_of_sight_and_back_shows_the_picture_again(browsers, device, decoder):
+def test_a_second_view_and_views_that_come_back_show_the_picture(browsers, device, decoder):
     """With a browser that forgets what was drawn meanwhile, as they may."""
-    with closing(WidgetPage(browsers(1.0), decoder, views=2)) as page:
+    with closing(WidgetPage(browsers(1.0), decoder)) as page:
         first, second = page.canvas(0), page.canvas(1)
         file = our_file(device, picture(320, 240))
         assert page.show(file, 320, 240)
+        page.page.evaluate("() => host.addView()")
+        second.wait_frame()
+        assert_like_libjpeg(second.screenshot(), file, 48.0)
         page.page.evaluate("""() => {
             const filler = document.createElement('div')
             filler.className = 'filler'
@@ -223,25 +230,16 @@ hidden => {
 
 
 @BOTH_DECODERS
-def test_a_tab_that_comes_back_shows_the_picture_again(browsers, device, decoder):
-    with closing(WidgetPage(browsers(1.0), decoder)) as page:
-        file = our_file(device, picture(320, 240))
-        assert page.show(file, 320, 240)
-        page.page.evaluate(HIDE, True)
-        page.canvas().locator.evaluate(FORGET)
-        assert harness.is_blank(page.canvas().screenshot())
-        page.page.evaluate(HIDE, False)
-        assert [message["visible"] for message in page.sent("visibility")] == [True, False, True]
-        assert_like_libjpeg(page.canvas().screenshot(), file, 48.0)
-
-
-def test_a_second_view_shows_the_picture_at_once(browsers, device):
-    with closing(WidgetPage(browsers(1.0), "webgpu")) as page:
-        file = our_file(device, picture(320, 240))
-        assert page.show(file, 320, 240)
-        page.page.evaluate("() => host.addView()")
-        page.canvas(1).wait_frame()
-        assert_like_libjpeg(page.canvas(1).screenshot(), file, 48.0)
+def test_a_tab_that_comes_back_shows_the_picture_again(open_page, device, decoder):
+    page = open_page(decoder)
+    file = our_file(device, picture(320, 240))
+    assert page.show(file, 320, 240)
+    page.page.evaluate(HIDE, True)
+    page.canvas().locator.evaluate(FORGET)
+    assert harness.is_blank(page.canvas().screenshot())
+    page.page.evaluate(HIDE, False)
+    assert [message["visible"] for message in page.sent("visibility")][-2:] == [False, True]
+    assert_like_libjpeg(page.canvas().screenshot(), file, 48.0)
 
 
 LOSE_DEVICE = "canvas => canvas.getContext('webgpu').getConfiguration().device.destroy()"
