@@ -195,7 +195,13 @@ globalThis.attack = {
         this.decoder = await decoding.JpegDecoder.create(this.gpu)
         this.good = good.map(fromBase64)
         this.truth = []
-        for (const file of this.good) this.truth.push(await this.pixels(file))
+        for (const file of this.good) {
+            // The stages for some kinds are compiled when the first such file comes.
+            for (let attempt = 0; this.decode(file) !== 'decoded' && attempt < 100; attempt++) {
+                await new Promise(resolve => setTimeout(resolve, 100))
+            }
+            this.truth.push(await this.pixels(file))
+        }
         return this.truth.map(({ width, height, data }) => [width, height, [...data]])
     },
 
