@@ -339,7 +339,7 @@ def test_frames_of_changing_size_and_quality_make_no_gpu_objects_in_the_long_run
     frames = [
         (our_file(device, picture(width, height), subsampling, quality), width, height)
         for width, height in [(120, 90), (24, 110), (150, 70)]  # larger ones take 100 ms each without a GPU
-        for subsampling in SUBSAMPLINGS
+        for subsampling in ("444", "420")
         for quality in (30, 95)
     ]
     texts = [(base64.b64encode(file).decode(), width, height) for file, width, height in frames]
