@@ -671,6 +671,7 @@ def find_bundle(named: Path | None) -> Path:
 FIRST = (
     "gpu",
     "huffman_decode",
+    "reconstruct_chroma",
     "reconstruct",
     "blit",
     "direct",
