@@ -81,7 +81,7 @@ def decoded(data: bytes) -> Array:
 class Load:
     """Keeps the GPU's clock up, as a program that renders does: a GPU that idles between measurements is timed half asleep."""
 
-    _WGSL = """
+    WGSL = """
         @group(0) @binding(0) var<storage, read_write> sink: array<f32>;
         @compute @workgroup_size(256)
         fn burn(@builtin(global_invocation_id) id: vec3u) {
@@ -94,7 +94,7 @@ class Load:
 
     def __init__(self, device: wgpu.GPUDevice) -> None:
         self._device = device
-        module = device.create_shader_module(code=self._WGSL)
+        module = device.create_shader_module(code=self.WGSL)
         self._pipeline = device.create_compute_pipeline(
             layout="auto", compute={"module": module, "entry_point": "burn"}
         )

@@ -3,6 +3,8 @@
  * It never uses the network, and never changes what it copies: renderview.js and renderview.css come unchanged from the
  * rendercanvas package.
  *
+ *   node build.mjs --decoding FILE the decoders alone, as a module that exports them (src/decoding.ts): what benchmarks
+ *                                  and tests load in a page of their own
  *   node build.mjs [FOLDER]        FOLDER holds renderview.js and renderview.css; the default is $RENDERVIEW_DIR,
  *                                  then the copy of the last build in src/vendor/
  *   RFB_GPU_STATIC=FOLDER          where the result goes, instead of ../rfb_gpu/static
@@ -83,7 +85,26 @@ export function packageVersion() {
   return process.env.RFB_GPU_VERSION ?? JSON.parse(readFileSync(join(here, "package.json"), "utf8")).version;
 }
 
+async function buildDecoding(file) {
+  if (!file) {
+    fail("--decoding needs the name of the file to write.", "node build.mjs --decoding ../build/decoding.js");
+  }
+  const esbuild = await loadEsbuild();
+  // Minified like the widget: what is measured is what runs there.
+  await esbuild.build({
+    ...options(packageVersion()),
+    entryPoints: [join(here, "src", "decoding.ts")],
+    outfile: resolve(file),
+    minify: true,
+    legalComments: "none",
+  });
+}
+
 async function main() {
+  if (process.argv[2] === "--decoding") {
+    await buildDecoding(process.argv[3]);
+    return;
+  }
   vendorRenderview(process.argv[2] ?? process.env.RENDERVIEW_DIR);
   const esbuild = await loadEsbuild();
   const out = process.env.RFB_GPU_STATIC ?? resolve(here, "..", "rfb_gpu", "static");

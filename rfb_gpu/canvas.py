@@ -214,7 +214,8 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         else:
             encoder = "no encoder yet"
         pages = [
-            f"{self._rfb_hosts.get(view, 'a page')} decodes with {report.name} ({report.reason}; {report.adapter or 'no adapter'})"
+            f"{self._rfb_hosts.get(view, 'a page')} decodes with {': '.join(filter(None, (report.name, report.method)))} "
+            f"({report.reason}; {report.adapter or 'no adapter'})"
             for view, report in self._rfb_decoders.items()
         ]
         return f"{width}x{height}, {encoder}; {'; '.join(pages) or 'no page yet'}"

@@ -53,7 +53,7 @@ export class CanvasModel implements ViewOwner {
   #picture: Picture | null = null;
   /** Counts the choices of a decoder: one that takes long must not replace a later one. */
   #choice = 0;
-  #decoder: { name: Presenter["name"]; reason: string; adapter: string } | null = null;
+  #decoder: { name: Presenter["name"]; method: string; reason: string; adapter: string } | null = null;
 
   #scheduled: { frame: number; timer: number } | null = null;
   #decoding = false;
@@ -125,13 +125,13 @@ export class CanvasModel implements ViewOwner {
     window.clearTimeout(this.#welcomeTimer);
     this.#acks.reset();
     this.#unschedule();
-    if (this.#closedByKernel) {
-      this.#releaseUnused(); // the views keep their last picture for as long as the host keeps the views
-    } else {
+    if (!this.#closedByKernel) {
       for (const view of [...this.#views]) {
         view.dispose();
       }
     }
+    // Views that are left keep their last picture for as long as the host keeps them.
+    this.#releaseUnused();
   }
 
   // ----- what views report
@@ -345,6 +345,7 @@ export class CanvasModel implements ViewOwner {
       }
       this.#acks.shown(frame.id, performance.now() - frame.arrived);
       this.#setError("decode", "");
+      this.#reportMethod(presenter.method);
       this.#untilDone(presenter, started);
     } catch (error) {
       // No hello for a new frame: if the next fails like this one, that would never end.
@@ -411,13 +412,21 @@ export class CanvasModel implements ViewOwner {
     this.#presenter = presenter;
     this.#unfinished = 0;
     this.#picture = null; // it went with the presenter; the canvases still show it
-    this.#decoder = { name: presenter.name, reason, adapter };
+    this.#decoder = { name: presenter.name, method: presenter.method, reason, adapter };
     if (hadPicture) {
       this.#hello();
     } else {
       this.#conversation.send({ type: "decoder", ...this.#decoder });
     }
     this.#schedule();
+  }
+
+  /** A presenter may find out only from its first frames how it decodes best. */
+  #reportMethod(method: string): void {
+    if (this.#decoder && this.#decoder.method !== method) {
+      this.#decoder = { ...this.#decoder, method };
+      this.#conversation.send({ type: "decoder", ...this.#decoder });
+    }
   }
 
   /** Lets go of the picture when no view can show it any more. */

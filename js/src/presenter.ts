@@ -4,7 +4,7 @@
  */
 
 import { JpegError } from "./decoders/bitstream";
-import { decodeWithBrowser } from "./decoders/browser";
+import { BrowserDecoder, type Decoded, decodeToBitmap } from "./decoders/browser";
 import { JpegDecoder } from "./decoders/jpeg";
 import { type Gpu, once } from "./device";
 import type { DecoderName, Fit, Frame } from "./protocol";
@@ -21,6 +21,8 @@ export interface Picture {
 
 export interface Presenter {
   readonly name: DecoderName;
+  /** What `name` alone leaves open, as far as it is known: see the message `decoder`. */
+  readonly method: string;
   /**
    * Makes the frame the picture kept. On failure the last picture stays. One call at a time: whoever calls waits, so an
    * older frame that decodes slowly cannot land on top of a newer one.
@@ -36,13 +38,18 @@ export interface Presenter {
 /** With the browser's decoder and a 2d context. */
 export class BrowserPresenter implements Presenter {
   readonly name = "browser";
-  #bitmap: ImageBitmap | null = null;
+  readonly #decoder = new BrowserDecoder();
+  #picture: Decoded | null = null;
   #closed = false;
 
+  get method(): string {
+    return this.#decoder.method;
+  }
+
   async decode(frame: Frame): Promise<void> {
-    const bitmap = await decodeWithBrowser(frame);
-    this.#bitmap?.close();
-    this.#bitmap = bitmap;
+    const picture = await this.#decoder.decode(frame);
+    this.#picture?.close();
+    this.#picture = picture;
     if (this.#closed) {
       this.close();
     }
@@ -53,8 +60,8 @@ export class BrowserPresenter implements Presenter {
     if (!context) {
       throw new Error("the browser gave no 2d context");
     }
-    if (this.#bitmap) {
-      context.drawImage(this.#bitmap, 0, 0);
+    if (this.#picture) {
+      context.drawImage(this.#picture.source, 0, 0);
     }
   }
 
@@ -62,8 +69,8 @@ export class BrowserPresenter implements Presenter {
 
   close(): void {
     this.#closed = true;
-    this.#bitmap?.close();
-    this.#bitmap = null;
+    this.#picture?.close();
+    this.#picture = null;
   }
 }
 
@@ -73,6 +80,7 @@ const TEXTURE_STEP = 256;
 /** With our own decoder, on the GPU. What that does not read goes through the browser's decoder to the same texture. */
 export class GpuPresenter implements Presenter {
   readonly name = "webgpu";
+  readonly method = "";
   readonly #device: GPUDevice;
   readonly #jpeg: JpegDecoder;
   readonly #format = navigator.gpu.getPreferredCanvasFormat();
@@ -112,12 +120,13 @@ export class GpuPresenter implements Presenter {
         }
       }
     }
-    const source = await decodeWithBrowser(frame);
+    const picture = await decodeToBitmap(frame);
     try {
       const texture = this.#target(frame.width, frame.height);
+      const { source } = picture;
       this.#device.queue.copyExternalImageToTexture({ source }, { texture }, [frame.width, frame.height]);
     } finally {
-      source.close();
+      picture.close();
     }
   }
 

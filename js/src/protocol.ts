@@ -27,7 +27,7 @@ export type PageMessage =
     }
   | { type: "visibility"; visible: boolean }
   | AckMessage
-  | { type: "decoder"; name: DecoderName; reason: string; adapter: string }
+  | { type: "decoder"; name: DecoderName; method: string; reason: string; adapter: string }
   | { type: "event"; event: RenderviewEvent }
   | { type: "bye" };
 

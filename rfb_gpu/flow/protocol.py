@@ -87,6 +87,7 @@ class DecoderReport(Message):
     """Which decoder runs in the page, and why."""
 
     name: str
+    method: str
     reason: str
     adapter: str
 
@@ -192,6 +193,7 @@ def parse_message(content: object) -> Message | None:
         return DecoderReport(
             *base,
             name=_text(content, "name"),
+            method=_text(content, "method", ""),
             reason=_text(content, "reason", ""),
             adapter=_text(content, "adapter", ""),
         )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, sync_playwright
 
-from tests.e2e import harness
+from tests.e2e import harness, widget_page
 
 RESULTS = pathlib.Path(os.environ.get("RFB_GPU_TEST_RESULTS", harness.REPOSITORY / "test-results"))
 
@@ -49,6 +49,12 @@ def browsers(playwright: Playwright) -> Iterator[Callable[[float], Browser]]:
     yield browser
     for each in launched.values():
         each.close()
+
+
+@pytest.fixture(scope="session")
+def decoding_bundle(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The page's decoders as a module of their own."""
+    return widget_page.build_decoding(tmp_path_factory.mktemp("decoding"))
 
 
 @pytest.fixture

@@ -65,6 +65,9 @@ MARKER = (255, 0, 255)
 ACTION_SECONDS = 60.0
 """How long to wait for anything; the first frame on a software adapter compiles shaders for up to 10 s."""
 
+LONG_FRAMES = int(os.environ.get("RFB_GPU_LONG_FRAMES", 240))
+"""How many frames the tests show that look for leaks; 10,000 take minutes."""
+
 
 def find_chromium() -> str:
     """Return the path of a Chromium: $CHROMIUM, or the first on PATH."""

@@ -8,6 +8,7 @@ import numpy as np
 import pygfx as gfx
 
 from rfb_gpu import RenderCanvas
+from rfb_gpu.codecs import EncodedFrame
 
 
 def make(size: tuple[int, int] = (320, 240), colour: str = "#e07a2f", **options: Any) -> RenderCanvas:
@@ -41,3 +42,10 @@ def pixels(canvas: RenderCanvas) -> np.ndarray:
         {"texture": texture}, {"bytes_per_row": width * 4}, (width, height, 1)
     )
     return np.frombuffer(data, np.uint8).reshape(height, width, 4)[..., :3]
+
+
+def send_file(canvas: RenderCanvas, file: bytes, width: int, height: int) -> None:
+    """Send a JPEG file from elsewhere to all pages, as the canvas sends its own frames."""
+    canvas._rfb_frame_id += 1
+    frame = EncodedFrame(file, width, height, "jpeg", quality=95, subsampling="444")
+    canvas._rfb_send(frame, fit="exact", final=False)

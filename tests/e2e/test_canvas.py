@@ -212,6 +212,41 @@ def test_one_image_pixel_per_physical_pixel(notebook, decoder, device_scale_fact
     assert_shows(canvas, opened.kernel)
 
 
+def test_a_file_that_our_decoder_refuses_is_shown_by_the_browsers(notebook):
+    """A progressive JPEG, sent by a real kernel; the next frame of our own is decoded by our own decoder again."""
+    opened, canvas = show(notebook, "canvas = make(decoder='webgpu')", "canvas")
+    canvas.wait_final()
+    opened.kernel.run(
+        "import io\n"
+        "from PIL import Image\n"
+        "from tests.e2e.scene import send_file\n"
+        "file = io.BytesIO()\n"
+        "Image.fromarray(pixels(canvas)[:, ::-1]).save(file, 'JPEG', quality=95, subsampling=0, progressive=True)\n"
+        "send_file(canvas, file.getvalue(), 320, 240)"
+    )
+    canvas.wait_frame(after=canvas.frame)
+    mirrored = opened.kernel.array("pixels(canvas)[:, ::-1]")
+    assert harness.psnr(canvas.screenshot(), mirrored) >= 35
+    assert canvas.decoder == "webgpu"
+    opened.kernel.run("canvas.request_draw()")
+    canvas.wait_final(after=canvas.frame)
+    assert_shows(canvas, opened.kernel)
+
+
+def test_a_lost_gpu_device_is_replaced_without_a_draw(notebook):
+    opened, canvas = show(notebook, "canvas = make(decoder='webgpu')", "canvas")
+    canvas.wait_final()
+    draws = opened.kernel.value("canvas.draws")
+    canvas.locator.evaluate(
+        "canvas => { canvas.id = 'lost'; canvas.getContext('webgpu').getConfiguration().device.destroy() }"
+    )
+    opened.page.wait_for_function("() => !document.querySelector('#lost')")
+    canvas.wait_final()
+    assert canvas.decoder == "webgpu"
+    assert_shows(canvas, opened.kernel)
+    assert opened.kernel.value("canvas.draws") <= draws + 1
+
+
 def test_numpy_frames_are_stretched_to_the_canvas_without_smoothing(notebook):
     opened, canvas = show(
         notebook,

@@ -1,0 +1,8 @@
+/**
+ * The decoders without the widget, for pages of one's own: benchmarks and tests build and load this module
+ * (`node build.mjs --decoding FILE`). It is no part of the front end.
+ */
+export { JpegError, parse } from "./decoders/bitstream";
+export { JpegDecoder } from "./decoders/jpeg";
+export { acquireGpu } from "./device";
+export { BrowserPresenter, GpuPresenter } from "./presenter";

@@ -1,0 +1,363 @@
+"""What the built front end does with frames, in a real browser but without a notebook: the test is the kernel.
+
+The truth is libjpeg-turbo's decoding of the file (Pillow's); what is compared with it is what the canvas holds.
+"""
+
+from __future__ import annotations
+
+import base64
+
+import numpy as np
+import pytest
+import simplejpeg
+import wgpu
+
+from rfb_gpu import JpegEncoder
+from rfb_gpu.codecs.jpeg.bitstream import SUBSAMPLINGS as ENCODED
+from tests.e2e import harness
+from tests.e2e.widget_page import WidgetPage, as_file, closing, with_pillow
+
+DECODERS = ["webgpu", "browser"]
+BOTH_DECODERS = pytest.mark.parametrize("decoder", DECODERS)
+
+# How far our decoder's picture may be from libjpeg's, by subsampling: peak signal-to-noise ratio in dB.
+SUBSAMPLINGS = {"444": 55.0, "420": 38.0}
+SIZES = [(1, 1), (7, 5), (333, 777), (4097, 3)]
+
+
+SPY_ON_SIZES = """
+const { set, ...rest } = Object.getOwnPropertyDescriptor(HTMLCanvasElement.prototype, 'width')
+globalThis.sizesSet = 0
+Object.defineProperty(HTMLCanvasElement.prototype, 'width', { ...rest, set(value) {
+    if (this.classList.contains('rfb-gpu-canvas')) sizesSet += 1
+    set.call(this, value)
+} })
+"""
+"""Counts how often the canvas is given a size."""
+
+
+@pytest.fixture(scope="module")
+def open_page(browsers):
+    """`open_page(decoder)`: a page for many tests, which show their frames one after another."""
+    pages: dict[str, WidgetPage] = {}
+
+    def page(decoder: str) -> WidgetPage:
+        if decoder not in pages:
+            pages[decoder] = WidgetPage(browsers(1.0), decoder, before=SPY_ON_SIZES)
+        return pages[decoder]
+
+    yield page
+    logged = [line for page in pages.values() for line in page.console]
+    for page in pages.values():
+        page.close()
+    assert logged == []
+
+
+def picture(width: int, height: int, turn: float = 0.0) -> harness.Picture:
+    """Slow waves in all three channels; no two of their pixels can be swapped unseen."""
+    y, x = np.mgrid[:height, :width]
+    waves = [np.sin(x / 29 + y / 17 + turn), np.sin(x / 41 - y / 23), np.cos(x / 31 + turn)]
+    return np.stack([127 + 120 * wave for wave in waves], -1).astype(np.uint8)
+
+
+def our_file(device, image: harness.Picture, subsampling: str = "444", quality: int = 90) -> bytes:
+    """A file by our own encoder; of what that does not make, one by libjpeg-turbo that our decoder takes."""
+    if subsampling not in ENCODED:
+        gray = subsampling == "gray"
+        options = {} if gray else {"subsampling": f"4:{subsampling[1]}:{subsampling[2]}"}
+        return as_file(image[..., 0] if gray else image, quality=quality, restart_marker_rows=1, **options)
+    height, width = image.shape[:2]
+    usage = wgpu.TextureUsage.TEXTURE_BINDING | wgpu.TextureUsage.COPY_DST
+    texture = device.create_texture(size=(width, height, 1), format="rgba8unorm", usage=usage)
+    rgba = np.dstack([image, np.full((height, width), 255, np.uint8)])
+    device.queue.write_texture(
+        {"texture": texture}, rgba.tobytes(), {"bytes_per_row": width * 4}, (width, height, 1)
+    )
+    encoder = JpegEncoder(device, quality, subsampling)
+    try:
+        return bytes(encoder.encode(texture).result())
+    finally:
+        encoder.close()
+        texture.destroy()
+
+
+def assert_like_libjpeg(seen: harness.Picture, file: bytes, at_least: float) -> None:
+    truth = with_pillow(file)
+    assert seen.shape == truth.shape
+    assert harness.psnr(seen, truth) >= at_least
+
+
+# ---- pixels
+
+
+@BOTH_DECODERS
+@pytest.mark.parametrize("subsampling", SUBSAMPLINGS)
+@pytest.mark.parametrize("width, height", SIZES)
+def test_our_files(open_page, device, decoder, subsampling, width, height):
+    page = open_page(decoder)
+    file = our_file(device, picture(width, height), subsampling)
+    if decoder == "webgpu":
+        page.show_by_own_decoder(file, width, height)
+    else:
+        assert page.show(file, width, height), page.badge
+    # The browser's is libjpeg-turbo too, but its ways to the screen may round.
+    assert_like_libjpeg(page.pixels(), file, SUBSAMPLINGS[subsampling] if decoder == "webgpu" else 48.0)
+
+
+@BOTH_DECODERS
+def test_what_is_read_back_is_what_is_on_the_screen(open_page, device, decoder):
+    page = open_page(decoder)
+    assert page.show(our_file(device, picture(320, 240)), 320, 240)
+    np.testing.assert_array_equal(page.canvas().screenshot(), page.pixels())
+
+
+FOREIGN_FILES = {
+    "progressive": as_file(picture(90, 70), progressive=True, subsampling=0),
+    "no restart markers": as_file(picture(90, 70), subsampling=0),
+    "4:1:1": simplejpeg.encode_jpeg(picture(90, 70), colorsubsampling="411"),
+    "progressive gray": as_file(picture(90, 70)[..., 0], progressive=True),
+    "optimised, comment, EXIF": as_file(
+        picture(90, 70), optimize=True, comment=b"\xff\xd8", exif=b"Exif\0\0"
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN_FILES)
+def test_files_that_our_decoder_refuses_are_shown_by_the_browser(open_page, kind):
+    page = open_page("webgpu")
+    file = FOREIGN_FILES[kind]
+    copies = page.page.evaluate("copies")
+    assert page.show(file, 90, 70), page.badge
+    assert page.page.evaluate("copies") == copies + 1
+    assert page.badge == ""
+    assert page.canvas().decoder == "webgpu", "the next file is one of ours"
+    # Browsers smooth chroma in ways of their own.
+    assert_like_libjpeg(page.pixels(), file, 38.0)
+
+
+@BOTH_DECODERS
+def test_png(open_page, decoder):
+    page = open_page(decoder)
+    image = picture(90, 70)
+    assert page.show(as_file(image, "PNG"), 90, 70, codec="png")
+    np.testing.assert_array_equal(page.pixels(), image)
+
+
+@BOTH_DECODERS
+def test_a_file_of_another_size_than_its_message_says_is_not_shown(open_page, device, decoder):
+    page = open_page(decoder)
+    file = our_file(device, picture(64, 48))
+    assert page.show(file, 64, 48)
+    assert not page.show(file, 65, 48)
+    assert "64 x 48 pixels, its message says 65 x 48" in page.badge
+    assert page.canvas().size == (64, 48)
+    assert page.show(file, 64, 48)
+    assert page.badge == ""
+
+
+# ---- presenting
+
+
+@BOTH_DECODERS
+def test_the_canvas_changes_size_with_the_frame_only(open_page, device, decoder):
+    page = open_page(decoder)
+    small, large = our_file(device, picture(320, 240)), our_file(device, picture(400, 300))
+    assert page.show(large, 400, 300)
+    changes = page.page.evaluate("sizesSet")
+    for _ in range(3):
+        assert page.show(small, 320, 240)
+    assert page.page.evaluate("sizesSet") == changes + 1
+    # The element grows, as when somebody drags its corner; the frame of the new size is still to come.
+    page.set("_css_width", "500px")
+    page.page.wait_for_function("() => document.querySelector('.rfb-gpu-view').clientWidth === 500")
+    page.page.wait_for_timeout(300)
+    assert page.page.evaluate("sizesSet") == changes + 1
+    seen = page.canvas().screenshot()
+    assert seen.shape == (240, 320, 3), "neither stretched nor cut"
+    assert_like_libjpeg(seen, small, 48.0)
+    assert page.show(large, 400, 300)
+    assert page.page.evaluate("sizesSet") == changes + 2
+
+
+FORGET = """
+canvas => {
+    if (canvas.dataset.rfbDecoder === 'browser') {
+        canvas.getContext('2d').fillRect(0, 0, 9999, 9999)
+        return
+    }
+    const context = canvas.getContext('webgpu')
+    const { device } = context.getConfiguration()
+    const commands = device.createCommandEncoder()
+    const view = context.getCurrentTexture().createView()
+    commands.beginRenderPass({ colorAttachments: [{ view, loadOp: 'clear', storeOp: 'store' }] }).end()
+    device.queue.submit([commands.finish()])
+}
+"""
+"""Makes a canvas black, as browsers may while nobody sees it."""
+
+
+@BOTH_DECODERS
+def test_a_second_view_and_views_that_come_back_show_the_picture(browsers, device, decoder):
+    """With a browser that forgets what was drawn meanwhile, as they may."""
+    with closing(WidgetPage(browsers(1.0), decoder)) as page:
+        first, second = page.canvas(0), page.canvas(1)
+        file = our_file(device, picture(320, 240))
+        assert page.show(file, 320, 240)
+        page.page.evaluate("() => host.addView()")
+        second.wait_frame()
+        assert_like_libjpeg(second.screenshot(), file, 48.0)
+        page.page.evaluate("""() => {
+            const filler = document.createElement('div')
+            filler.className = 'filler'
+            document.body.append(filler)
+        }""")
+        page.page.evaluate("() => scrollTo(0, 2500)")
+        page.page.wait_for_function("() => host.sent.some(m => m.type === 'visibility' && !m.visible)")
+        for canvas in (first, second):
+            canvas.locator.evaluate(FORGET)
+        page.page.evaluate("() => scrollTo(0, 0)")
+        page.page.wait_for_function(
+            "() => host.sent.filter(m => m.type === 'visibility').at(-1).visible === true"
+        )
+        for canvas in (first, second):
+            assert_like_libjpeg(canvas.screenshot(), file, 48.0)
+        # A frame that comes while they are out of sight is shown when they are back.
+        page.page.evaluate("() => scrollTo(0, 2500)")
+        page.page.wait_for_function(
+            "() => host.sent.filter(m => m.type === 'visibility').at(-1).visible === false"
+        )
+        newer = our_file(device, picture(320, 240, turn=1.0))
+        assert page.show(newer, 320, 240)
+        for canvas in (first, second):
+            assert_like_libjpeg(canvas.screenshot(), newer, 48.0)
+
+
+HIDE = """
+hidden => {
+    Object.defineProperty(document, 'hidden', { configurable: true, get: () => hidden })
+    document.dispatchEvent(new Event('visibilitychange'))
+}
+"""
+
+
+@BOTH_DECODERS
+def test_a_tab_that_comes_back_shows_the_picture_again(open_page, device, decoder):
+    page = open_page(decoder)
+    file = our_file(device, picture(320, 240))
+    assert page.show(file, 320, 240)
+    page.page.evaluate(HIDE, True)
+    page.canvas().locator.evaluate(FORGET)
+    assert harness.is_blank(page.canvas().screenshot())
+    page.page.evaluate(HIDE, False)
+    assert [message["visible"] for message in page.sent("visibility")][-2:] == [False, True]
+    assert_like_libjpeg(page.canvas().screenshot(), file, 48.0)
+
+
+LOSE_DEVICE = "canvas => canvas.getContext('webgpu').getConfiguration().device.destroy()"
+
+
+def test_a_lost_device_is_replaced_once_and_then_the_browser_decodes(browsers, device):
+    with closing(WidgetPage(browsers(1.0), "webgpu", views=2)) as page:
+        file = our_file(device, picture(320, 240))
+        assert page.show(file, 320, 240)
+        for loss, decoder in enumerate(["webgpu", "browser"], 1):
+            page.canvas().locator.evaluate(LOSE_DEVICE)
+            # The page asks for the picture, which went with the device.
+            page.page.wait_for_function(
+                f"() => host.sent.some(m => m.type === 'hello' && m.epoch === {loss + 1})"
+            )
+            page.welcome()
+            assert page.show(file, 320, 240)
+            report = page.sent("decoder")[-1]
+            assert report["name"] == decoder
+            for index in range(2):
+                assert page.canvas(index).decoder == decoder
+                assert_like_libjpeg(page.canvas(index).screenshot(), file, 48.0)
+        assert "the GPU device was lost" in report["reason"]
+        assert page.page.locator("canvas.rfb-gpu-canvas").count() == 2
+
+
+# ---- the browser's own decoder
+
+
+def method_after(page: WidgetPage, device, frames: int) -> str:
+    """Which way of the browser's was chosen in the end; every frame on the way there was right."""
+    for number in range(frames):
+        file = our_file(device, picture(200, 150, turn=number))
+        assert page.show(file, 200, 150)
+        assert_like_libjpeg(page.pixels(), file, 48.0)
+    return page.sent("decoder")[-1]["method"]
+
+
+def test_the_fastest_way_to_the_browsers_decoder_is_chosen(browsers, device):
+    with closing(WidgetPage(browsers(1.0), "browser")) as page:
+        assert method_after(page, device, 8) == ""
+        assert method_after(page, device, 1) in ("createImageBitmap", "ImageDecoder", "img")
+        assert len(page.sent("decoder")) == 2
+        assert method_after(page, device, 2) == page.sent("decoder")[1]["method"]
+
+
+@pytest.mark.parametrize(
+    "before, frames, chosen",
+    [
+        ("delete globalThis.ImageDecoder; delete HTMLImageElement.prototype.decode", 3, "createImageBitmap"),
+        ("delete globalThis.ImageDecoder; globalThis.createImageBitmap = async () => { throw 1 }", 1, "img"),
+        ("delete globalThis.createImageBitmap; delete HTMLImageElement.prototype.decode", 2, "ImageDecoder"),
+    ],
+)
+def test_ways_that_a_browser_lacks_are_skipped(browsers, device, before, frames, chosen):
+    with closing(WidgetPage(browsers(1.0), "browser", before=before)) as page:
+        assert method_after(page, device, frames) == chosen
+
+
+# ---- memory
+
+SPY_ON_OBJECTS = """
+globalThis.made = {}
+globalThis.alive = new Set()
+for (const kind of ['Buffer', 'Texture', 'BindGroup', 'ShaderModule', 'ComputePipeline', 'ComputePipelineAsync',
+        'RenderPipeline', 'RenderPipelineAsync', 'Sampler', 'QuerySet', 'BindGroupLayout', 'PipelineLayout']) {
+    const name = `create${kind}`
+    const original = GPUDevice.prototype[name]
+    made[kind] = 0
+    GPUDevice.prototype[name] = function (...values) {
+        const object = original.apply(this, values)
+        made[kind] += 1
+        if (object.destroy) alive.add(object)
+        return object
+    }
+}
+for (const type of [GPUBuffer, GPUTexture, GPUQuerySet]) {
+    const { destroy } = type.prototype
+    type.prototype.destroy = function () { alive.delete(this); destroy.call(this) }
+}
+"""
+
+
+@pytest.mark.timeout(180 + harness.LONG_FRAMES)
+def test_frames_of_changing_size_and_quality_make_no_gpu_objects_in_the_long_run(browsers, device):
+    frames = [
+        (our_file(device, picture(width, height), subsampling, quality), width, height)
+        for width, height in [(120, 90), (24, 110), (150, 70)]  # larger ones take 100 ms each without a GPU
+        for subsampling in ("444", "420")
+        for quality in (30, 95)
+    ]
+    texts = [(base64.b64encode(file).decode(), width, height) for file, width, height in frames]
+    with closing(WidgetPage(browsers(1.0), "webgpu", before=SPY_ON_OBJECTS)) as page:
+        counts = page.page.evaluate(
+            """async ([frames, rounds]) => {
+                const counts = []
+                globalThis.drawn = null
+                await host.showAll(frames, rounds, () => counts.push({ ...made, alive: alive.size }))
+                return counts
+            }""",
+            [texts, 3 + harness.LONG_FRAMES // len(frames)],
+        )
+        # Buffers may grow by half in the second round; the groups that bind them follow the subsampling.
+        settled = [{name: n for name, n in count.items() if name != "BindGroup"} for count in counts[2:]]
+        assert all(count == settled[0] for count in settled), counts
+        groups = np.diff([count["BindGroup"] for count in counts[2:]])
+        assert (groups <= 2 * len(frames)).all()
+        assert settled[0]["alive"] > 0
+        page.page.evaluate("() => { for (const dispose of host.views) dispose(); host.close() }")
+        assert page.page.evaluate("() => [...alive].map(object => object.label)") == []
