@@ -91,6 +91,9 @@ def dequantisation_table(quantisers: NDArray[np.uint8]) -> bytes:
     return multiplier.tobytes() + ZIGZAG.astype(np.uint32).tobytes()
 
 
+# Of a layout's constants, those that shaders/decoder_frame.wgsl asks for.
+_CONSTANTS = ("LUMA_ACROSS", "LUMA_DOWN", "MCU_WIDTH", "MCU_HEIGHT", "BLOCKS_PER_MCU", "MCUS_PER_SEGMENT")
+
 # By stage: what is bound, in the order of the shaders' bindings; "+" is written to.
 _BINDINGS = {
     "huffman_decode": ("frame", "stream", "entries", "huffman", "+list", "+segments", "+entry_dc"),
@@ -126,8 +129,8 @@ class _Stages:
     def pipeline(self, device: wgpu.GPUDevice, stage: str, layout: Layout) -> wgpu.GPUComputePipeline:
         variant = (stage, layout.subsampling)
         if variant not in self._pipelines:
-            constants = {**layout.constants, "ENTRIES_PER_WORKGROUP": _ENTRIES_PER_WORKGROUP}
-            del constants["SUBSAMPLED"], constants["MCU_SIZE"]  # the encoder's
+            constants = {name: layout.constants[name] for name in _CONSTANTS}
+            constants["ENTRIES_PER_WORKGROUP"] = _ENTRIES_PER_WORKGROUP
             label = f"rfb_gpu {stage}"
             self._pipelines[variant] = device.create_compute_pipeline(
                 label=label,
@@ -296,9 +299,11 @@ class JpegDecoder:
                 format="rgba8unorm",
                 usage=flags.STORAGE_BINDING | flags.TEXTURE_BINDING | flags.COPY_SRC | flags.COPY_DST,
             )
-        if tuple(out.size[:2]) != (width, height) or out.format != "rgba8unorm":
+        if out._device is not self._device:
+            raise ValueError("out belongs to another device than the decoder")
+        if tuple(out.size) != (width, height, 1) or out.format != "rgba8unorm" or out.dimension != "2d":
             raise ValueError(
-                f"out must be an rgba8unorm texture of {width}x{height}, not {out.format} of {out.size[0]}x{out.size[1]}"
+                f"out must be a 2D rgba8unorm texture of {width}x{height}, not {out.format} of {'x'.join(map(str, out.size))}"
             )
         if not out.usage & wgpu.TextureUsage[usage]:
             raise ValueError(

@@ -119,6 +119,15 @@ fn seek(position: u32) {
     consume(position & 7u);
 }
 
+fn next_of_mcu(block: u32) -> u32 {
+    return select(block + 1u, 0u, block + 1u == BLOCKS_PER_MCU);
+}
+
+/// Where the table for DC of the nth block of an MCU begins; that for AC follows it.
+fn dc_table_of(block: u32) -> u32 {
+    return select(2u * FAST_SIZE, 0u, component_of(block) == 0u);
+}
+
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
     // All loads are written before the first store, so that they are under way together.
@@ -149,13 +158,13 @@ fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
     var blocks_left = min(mcus, frame.mcus_per_row - first_mcu) * BLOCKS_PER_MCU;
     var block = 0u;             // of the segment
     var block_of_mcu = 0u;
-    var component = 0u;
-    var table = 0u;             // DC luma
     var z = 0u;                 // zigzag position
     var dc = vec3i(0);          // of the component that is being decoded and of those to come
+    var is_dc = true;
+    var ac_table = FAST_SIZE;
+    var next_dc_table = dc_table_of(1u % BLOCKS_PER_MCU);
+    var word = fast[window >> (32u - FAST_BITS)];
     while (blocks_left > 0u) {
-        // One symbol, and the bits of its level.
-        var word = fast[table + (window >> (32u - FAST_BITS))];
         if ((word & TABLE_LENGTH) == 0u) {
             let place = (word >> TABLE_POINTER_SHIFT) + ((window >> 16u) & 63u);
             word = huffman[place >> 2u][place & 3u];
@@ -163,35 +172,40 @@ fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
         let length = word & TABLE_LENGTH;
         let size = (word >> 5u) & 15u;
         let extra = window << (length - size);
+        let has_coefficient = (word & TABLE_COEFFICIENT) != 0u;
+        z += (word >> 9u) & 127u;
+        let ends_block = z >= 63u;
+        consume(length);
+        // The next symbol's lookup is on its way while this one's level is dealt with.
+        word = fast[select(ac_table, next_dc_table, ends_block) + (window >> (32u - FAST_BITS))];
+
         var level = i32((extra >> 1u) >> (31u - size));
         if (extra < 0x80000000u) {
             level -= i32((1u << size) - 1u);
         }
-        consume(length);
-
-        z += (word >> 9u) & 127u;
-        if ((table & FAST_SIZE) == 0u) {
-            // DC: the difference to the block before of the same component.
+        if (is_dc) {
+            // The difference to the block before of the same component.
             dc.x += level;
             level = dc.x;
-            table += FAST_SIZE;
         }
         // A broken file may go beyond position 63. Whoever reads the list takes 6 bits for the position and no block that is not there.
-        if ((word & TABLE_COEFFICIENT) != 0u && at < frame.list_words) {
+        if (has_coefficient && at < frame.list_words) {
             list[at] = (((block << 6u) | z) << 16u) | (u32(level) & 0xffffu);
             at += 1u;
         }
         z += 1u;
-        if (z >= 64u) {
+        is_dc = ends_block;
+        if (ends_block) {
             z = 0u;
             block += 1u;
             blocks_left -= 1u;
-            block_of_mcu = select(block_of_mcu + 1u, 0u, block_of_mcu + 1u == BLOCKS_PER_MCU);
+            let component = component_of(block_of_mcu);
+            block_of_mcu = next_of_mcu(block_of_mcu);
             if (component_of(block_of_mcu) != component) {
-                component = component_of(block_of_mcu);
                 dc = dc.yzx;
             }
-            table = select(2u * FAST_SIZE, 0u, component == 0u);
+            ac_table = next_dc_table + FAST_SIZE;
+            next_dc_table = dc_table_of(next_of_mcu(block_of_mcu));
             if (block == SEGMENT_BLOCKS || blocks_left == 0u) {
                 segments[segment] = vec2u(segment_start, (entry << SEGMENT_ENTRY_SHIFT) | (at - segment_start));
                 segment += 1u;
