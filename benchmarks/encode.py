@@ -2,13 +2,14 @@
 
     python -m benchmarks.encode --size 3840x2160 --subsampling 444 --subsampling 420 --peers --json encode.json
 
-Times are medians over ``--repeats`` frames, taken in rounds over all cases so that a change of the GPU's clock meets all of
-them. ``gpu`` is the whole work of a frame but for the copy to the staging buffer, by the GPU's own timestamps; ``submit`` is
-the time in the call of ``encode`` and ``ready`` the time from that call until the bytes are there, both on an encoder
-without timestamps. ``bytes`` and ``psnr`` are compared with libjpeg-turbo's (Pillow's) at the same quality and subsampling.
+Times are medians over ``--repeats`` frames in ms, taken in rounds over all cases so that a change of the GPU's clock meets all of
+them. ``gpu`` is the whole file on the GPU, all stages in one pass, by the GPU's own timestamps; the stages' own times are those of
+another encoder, which has each in a pass of its own. ``submit`` is the time in the call of ``encode`` and ``ready`` the time
+from that call until the bytes are there, both on an encoder without timestamps. All with the standard Huffman tables, as the
+peers have them, but for ``gpu_fitted`` and ``fitted``: time and bytes with tables that follow the scene. ``kB`` and ``PSNR`` are
+compared with libjpeg-turbo's (Pillow's) at the same quality and subsampling.
 
-``--peers`` adds, in the same run, what is there of: simplejpeg (libjpeg-turbo on one core, from an array in memory) and nvJPEG
-through torchvision (from a tensor on the GPU, 4:4:4 is its only subsampling, CUDA events around the call).
+``--peers`` adds what is there of benchmarks/peers.py, in the same run.
 """
 
 from __future__ import annotations
@@ -28,11 +29,14 @@ import wgpu
 from numpy.typing import NDArray
 from PIL import Image
 
+from benchmarks.peers import GpuJpeg, NvJpeg, time_simplejpeg
 from benchmarks.scenes import SCENES, render_to_array
 from rfb_gpu import JpegEncoder
+from rfb_gpu.codecs.jpeg.bitstream import SUBSAMPLINGS
 
 Array = NDArray[np.uint8]
-PASSES = ("encode_segment", "place_segments", "write_stream")
+STAGES = ("encode_span", "place_spans", "write_stream")
+PEERS = ("simplejpeg", "nvjpeg", "gpujpeg")
 
 
 def make_device() -> wgpu.GPUDevice:
@@ -66,10 +70,11 @@ def psnr(a: Array, b: Array) -> float:
 def libjpeg(image: Array, quality: int, subsampling: str) -> bytes:
     """libjpeg-turbo's file, with its accurate DCT and the standard Huffman tables."""
     file = io.BytesIO()
-    codes = {"444": 0, "420": 2}
-    Image.fromarray(np.ascontiguousarray(image[..., :3])).save(
-        file, "JPEG", quality=quality, subsampling=codes[subsampling]
-    )
+    codes = {"444": 0, "422": 1, "420": 2, "gray": 0}
+    picture = Image.fromarray(np.ascontiguousarray(image[..., :3]))
+    if subsampling == "gray":
+        picture = picture.convert("L")
+    picture.save(file, "JPEG", quality=quality, subsampling=codes[subsampling])
     return file.getvalue()
 
 
@@ -86,11 +91,11 @@ class Load:
         @compute @workgroup_size(256)
         fn burn(@builtin(global_invocation_id) id: vec3u) {
             var x = f32(id.x);
-            for (var i = 0u; i < 4096u; i++) { x = fma(x, 0.999, 0.5); }
+            for (var i = 0u; i < 65536u; i++) { x = fma(x, 0.999, 0.5); }
             if (x == 0.123) { sink[0] = x; }
         }
     """
-    SECONDS = 0.004
+    SECONDS = 0.012
 
     def __init__(self, device: wgpu.GPUDevice) -> None:
         self._device = device
@@ -133,22 +138,37 @@ class Case:
     ) -> None:
         self.scene, self.image, self.subsampling, self.quality = scene, image, subsampling, quality
         self.texture = upload(device, image)
-        has_timestamps = "timestamp-query" in device.features
-        self.plain = JpegEncoder(device, quality, subsampling)
-        self.profiled = JpegEncoder(device, quality, subsampling, profile=has_timestamps)
+        can_profile = "timestamp-query" in device.features
+        self.plain = JpegEncoder(device, quality, subsampling, huffman="standard")
+        self.whole = JpegEncoder(device, quality, subsampling, huffman="standard", profile=can_profile)
+        self.apart = JpegEncoder(
+            device, quality, subsampling, huffman="standard", profile=can_profile and "stages"
+        )
+        self.fitted = JpegEncoder(device, quality, subsampling, profile=can_profile)
         self.samples: dict[str, list[float]] = {}
         self.facts: dict[str, Any] = {}
+
+    @property
+    def encoders(self) -> list[JpegEncoder]:
+        """All that it uses."""
+        return [self.plain, self.whole, self.apart, self.fitted]
 
     def check(self) -> None:
         """The file is right: it decodes strictly, and is as good and as small as libjpeg-turbo's."""
         ours = bytes(self.plain.encode(self.texture).result())
         theirs = libjpeg(self.image, self.quality, self.subsampling)
-        rgb = self.image[..., :3]
+        fitted = [bytes(self.fitted.encode(self.texture).result()) for _ in range(3)][-1]
+        target = self.image[..., :3]
+        if self.subsampling == "gray":
+            target = np.asarray(Image.fromarray(np.ascontiguousarray(target)).convert("L").convert("RGB"))
+        if not np.array_equal(decoded(fitted), decoded(ours)):
+            raise AssertionError("another Huffman table has made another picture")
         self.facts = {
             "bytes": len(ours),
+            "bytes_fitted": len(fitted),
             "bytes_libjpeg": len(theirs),
-            "psnr": psnr(decoded(ours), rgb),
-            "psnr_libjpeg": psnr(decoded(theirs), rgb),
+            "psnr": psnr(decoded(ours), target),
+            "psnr_libjpeg": psnr(decoded(theirs), target),
         }
 
     def add(self, **seconds: float) -> None:
@@ -156,18 +176,21 @@ class Case:
         for name, value in seconds.items():
             self.samples.setdefault(name, []).append(value * 1000)
 
-    def round(self, load: Load, peers: dict[str, Callable[[Case], float | None]]) -> None:
+    def round(self, load: Load, peers: Peers) -> None:
         """One sample of everything."""
         load()
-        timings = self.profiled.encode(self.texture).result().timings
-        self.add(**{name: timings[name] for name in ("gpu", *PASSES) if name in timings})
+        timings = self.whole.encode(self.texture).result().timings
+        if "gpu" in timings:
+            self.add(gpu=timings["gpu"])
+            load()
+            self.add(gpu_fitted=self.fitted.encode(self.texture).result().timings["gpu"])
+            load()
+            timings = self.apart.encode(self.texture).result().timings
+            self.add(**{name: timings[name] for name in STAGES})
+        load()
         timings = self.plain.encode(self.texture).result().timings
         self.add(submit=timings["submit"], ready=timings["ready"])
-        for name, measure in peers.items():
-            load.wait()  # a peer has a GPU context of its own, which must not share the time with ours
-            seconds = measure(self)
-            if seconds is not None:
-                self.add(**{name: seconds})
+        self.add(**peers.samples(self, load))
 
     def result(self) -> dict[str, Any]:
         """Medians in ms, and the facts."""
@@ -183,50 +206,53 @@ class Case:
         return {**case, **self.facts, **medians, **lowest}
 
 
-def find_peers() -> dict[str, Callable[[Case], float | None]]:
-    """The peers that can run here; each gives the seconds of one encoding, None where it has no such subsampling."""
-    peers: dict[str, Callable[[Case], float | None]] = {}
+class Peers:
+    """The other encoders that are here."""
 
-    def time_simplejpeg(case: Case) -> float:
-        began = time.perf_counter()
-        simplejpeg.encode_jpeg(
-            case.image, quality=case.quality, colorspace="RGBA", colorsubsampling=case.subsampling
-        )
-        return time.perf_counter() - began
+    def __init__(self, wanted: bool) -> None:
+        self.names: list[str] = []
+        self._nvjpeg: NvJpeg | None = None
+        self._gpujpeg: GpuJpeg | None = None
+        self._prepared: dict[int, Callable[[], float]] = {}
+        if wanted:
+            self.names.append("simplejpeg")
+            for name, make in (("nvjpeg", NvJpeg), ("gpujpeg", GpuJpeg)):
+                try:
+                    setattr(self, f"_{name}", make())
+                    self.names.append(name)
+                except (ImportError, OSError) as why:
+                    print(f"without {name}: {why}")
 
-    peers["simplejpeg"] = time_simplejpeg
-    try:
-        import torch
-        from torchvision.io import encode_jpeg
-    except ImportError:
-        return peers
-    if not torch.cuda.is_available():
-        return peers
-    tensors: dict[int, Any] = {}
+    def once(self, case: Case) -> None:
+        """What takes one run of its own: GPUJPEG's tool repeats by itself."""
+        if self._gpujpeg:
+            seconds = self._gpujpeg.time(case.image, case.quality, case.subsampling)
+            if seconds is not None:
+                case.add(gpujpeg=seconds)
 
-    def time_nvjpeg(case: Case) -> float | None:
-        torch.cuda.synchronize()
-        if case.subsampling != "444":
-            return None
-        if id(case) not in tensors:
-            rgb = np.ascontiguousarray(case.image[..., :3].transpose(2, 0, 1))
-            tensors[id(case)] = torch.from_numpy(rgb).cuda()
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        encode_jpeg(tensors[id(case)], quality=case.quality)
-        end.record()
-        end.synchronize()
-        return float(start.elapsed_time(end)) / 1000
+    def samples(self, case: Case, load: Load) -> dict[str, float]:
+        """Seconds of one encoding by each."""
+        if not self.names:
+            return {}
+        found = {"simplejpeg": time_simplejpeg(case.image, case.quality, case.subsampling)}
+        if self._nvjpeg:
+            if id(case) not in self._prepared:
+                prepare = self._nvjpeg.prepare
+                self._prepared[id(case)] = prepare(case.image, case.quality, case.subsampling)
+            load.wait()  # a peer has a GPU context of its own, which must not share the time with ours
+            found["nvjpeg"] = self._prepared[id(case)]()
+        return found
 
-    peers["nvjpeg"] = time_nvjpeg
-    return peers
+    def forget(self) -> None:
+        """Frees what was prepared."""
+        self._prepared.clear()
 
 
 def table(results: list[dict[str, Any]]) -> str:
     """The results as a Markdown table; times in ms."""
-    columns = ("gpu", *PASSES, "submit", "ready", "simplejpeg", "nvjpeg")
+    columns = ("gpu", *STAGES, "gpu_fitted", "submit", "ready", *PEERS)
     times = [name for name in columns if any(name in r for r in results)]
-    header = ["scene", "size", "sub", "q", *times, "kB", "vs libjpeg", "PSNR", "vs libjpeg"]
+    header = ["scene", "size", "sub", "q", *times, "kB", "vs libjpeg", "fitted", "PSNR", "vs libjpeg"]
     lines = [header, ["---"] * len(header)]
     for r in results:
         lines.append(
@@ -238,11 +264,28 @@ def table(results: list[dict[str, Any]]) -> str:
                 *(f"{r[name]:.3f}" if name in r else "" for name in times),
                 f"{r['bytes'] / 1000:.1f}",
                 f"{r['bytes'] / r['bytes_libjpeg'] - 1:+.1%}",
+                f"{r['bytes_fitted'] / r['bytes'] - 1:+.1%}",
                 f"{r['psnr']:.2f}",
                 f"{r['psnr'] - r['psnr_libjpeg']:+.3f}",
             ]
         )
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def summary(results: list[dict[str, Any]]) -> str:
+    """By size, subsampling and quality: the median of the scenes, and the median of their ratios to the peers."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for r in results:
+        if "gpu" in r:
+            groups.setdefault((r["size"], r["subsampling"], r["quality"]), []).append(r)
+    lines = []
+    for (size, subsampling, quality), cases in groups.items():
+        line = f"{size} {subsampling} q{quality}: gpu {statistics.median(r['gpu'] for r in cases):.4f} ms"
+        for peer in PEERS:
+            if all(peer in r for r in cases):
+                line += f", {statistics.median(r['gpu'] / r[peer] for r in cases):.3f} of {peer}"
+        lines.append(line + f", encode() {statistics.median(r['submit'] for r in cases):.3f} ms")
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -255,7 +298,7 @@ def main() -> None:
     )
     parser.add_argument("--scene", action="append", choices=SCENES, help="several times; default all")
     parser.add_argument(
-        "--subsampling", action="append", choices=("444", "420"), help="several times; default both"
+        "--subsampling", action="append", choices=SUBSAMPLINGS, help="several times; default 444 and 420"
     )
     parser.add_argument("--quality", action="append", type=int, help="several times; default 80")
     parser.add_argument("--repeats", type=int, default=40)
@@ -266,9 +309,9 @@ def main() -> None:
 
     device = make_device()
     load = Load(device)
-    peers = find_peers() if options.peers else {}
+    peers = Peers(options.peers)
     print(
-        f"adapter: {device.adapter.info['device']}, wgpu {wgpu.__version__}, peers: {', '.join(peers) or 'none'}\n"
+        f"adapter: {device.adapter.info['device']}, wgpu {wgpu.__version__}, peers: {', '.join(peers.names) or 'none'}\n"
     )
     results = []
     for size in options.size or ["1920x1080", "3840x2160"]:
@@ -279,19 +322,22 @@ def main() -> None:
                 cases = [Case(device, scene, image, subsampling, quality) for scene, image in images.items()]
                 for case in cases:
                     case.check()
+                    peers.once(case)
                 for _ in range(options.warm_up):
                     for case in cases:
-                        load()
-                        case.profiled.encode(case.texture).result()
+                        for encoder in case.encoders:
+                            load()
+                            encoder.encode(case.texture).result()
                 for _ in range(options.repeats):
                     for case in cases:
                         case.round(load, peers)
                 results += [case.result() for case in cases]
                 for case in cases:
-                    case.plain.close()
-                    case.profiled.close()
+                    for encoder in case.encoders:
+                        encoder.close()
                     case.texture.destroy()
-    print(table(results))
+                peers.forget()
+    print(table(results), summary(results), sep="\n\n")
     if options.json:
         facts = {"adapter": dict(device.adapter.info), "wgpu": wgpu.__version__, "results": results}
         options.json.write_text(json.dumps(facts, indent=1, default=str))

@@ -21,7 +21,7 @@ DECODERS = ["webgpu", "browser"]
 BOTH_DECODERS = pytest.mark.parametrize("decoder", DECODERS)
 
 # How far our decoder's picture may be from libjpeg's, by subsampling: peak signal-to-noise ratio in dB.
-SUBSAMPLINGS = {"444": 55.0, "420": 38.0}
+SUBSAMPLINGS = {"444": 55.0, "422": 38.0, "420": 38.0, "gray": 55.0}
 SIZES = [(1, 1), (7, 5), (333, 777), (4097, 3)]
 
 
