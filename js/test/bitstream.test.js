@@ -187,7 +187,7 @@ test("whatever the bytes, parsing ends with a file in bounds or with a JpegError
       assert.ok(first.every((segment, i) => i === 0 || segment > first[i - 1]));
       assert.equal(first.filter((segment) => segment % segmentsPerRow === 0).length, rows + 1);
       assert.ok(positions(result).every((position) => position <= (result.stream.length + 2) * 8));
-      assert.ok(decodingTables(result.huffman).length >= 4096);
+      assert.ok(decodingTables(result.huffman).words.length >= 2048);
     } catch (error) {
       if (!(error instanceof JpegError)) {
         throw error;
@@ -200,13 +200,13 @@ test("whatever the bytes, parsing ends with a file in bounds or with a JpegError
 // ----- the decoding tables
 
 /** What huffman_decode.wgsl finds for the next 16 bits. */
-function wordFor(words, table, window) {
-  const fast = words[table * 1024 + (window >>> 6)];
-  return fast & 31 ? fast : words[(fast >>> 5) + (window & 63)];
+function wordFor({ words, longCodes }, table, window) {
+  const fast = new Uint16Array(words.buffer)[table * 1024 + (window >>> 6)];
+  return fast & 31 ? fast : words[longCodes[table] + window];
 }
 
-/** Its parts: length of the code and level together, size of the level, positions to go on, whether there is a coefficient. */
-const parts = (word) => [word & 31, (word >>> 5) & 15, (word >>> 9) & 127, word >>> 16];
+/** Its parts: length of the code and level together, size of the level, zeros before it, whether the block ends, whether there is a coefficient. */
+const parts = (word) => [word & 31, (word >>> 5) & 15, (word >>> 9) & 15, (word >>> 13) & 1, word >>> 14];
 
 test("a decoding table gives every code its meaning, short or long", () => {
   // One code of each length, all of them ones and then a zero.
@@ -216,39 +216,39 @@ test("a decoding table gives every code its meaning, short or long", () => {
     0xf0,
     ...Array.from({ length: 14 }, (_, i) => (i << 4) | (i % 10) | 1),
   ]);
-  const words = decodingTables([0, 1, 2, 3].map(() => ({ counts, symbols })));
-  assert.equal(words.length, 4096 + 4 * 64, "the six longest codes begin with the same 10 bits");
+  const tables = decodingTables([0, 1, 2, 3].map(() => ({ counts, symbols })));
+  assert.equal(tables.words.length, 2048 + 4 * 64, "the six longest codes begin with the same 10 bits");
   for (let length = 1; length <= 16; length++) {
     const code = 0xffff & ~((1 << (17 - length)) - 1);
     const spare = (1 << (16 - length)) - 1;
     const symbol = symbols[length - 1];
     const size = symbol & 15;
-    const withoutLevel = [length, 0, symbol === 0xf0 ? 15 : 64, 0];
+    const withoutLevel = symbol === 0xf0 ? [length, 0, 15, 0, 0] : [length, 0, 0, 1, 0];
     for (const window of [code, code | spare]) {
       for (const table of [1, 3]) {
         assert.deepEqual(
-          parts(wordFor(words, table, window)),
-          size ? [length + size, size, symbol >> 4, 1] : withoutLevel,
+          parts(wordFor(tables, table, window)),
+          size ? [length + size, size, symbol >> 4, 0, 1] : withoutLevel,
           `AC ${length}`,
         );
       }
       const dcSize = Math.min(symbol, 15);
-      assert.deepEqual(parts(wordFor(words, 2, window)), [length + dcSize, dcSize, 0, 1], `DC ${length}`);
+      assert.deepEqual(parts(wordFor(tables, 2, window)), [length + dcSize, dcSize, 0, 0, 1], `DC ${length}`);
     }
   }
   assert.deepEqual(
-    parts(wordFor(words, 1, 0xffff)),
-    [16, 0, 64, 0],
+    parts(wordFor(tables, 1, 0xffff)),
+    [16, 0, 0, 1, 0],
     "no code is all ones: the end of the block",
   );
-  assert.deepEqual(parts(wordFor(words, 0, 0xffff)), [16, 0, 0, 1]);
+  assert.deepEqual(parts(wordFor(tables, 0, 0xffff)), [16, 0, 0, 0, 1]);
 });
 
 test("a table of few codes sends everything else to the end of the block", () => {
   const table = { counts: Uint8Array.of(0, 1, ...new Array(14).fill(0)), symbols: Uint8Array.of(0x11) };
-  const words = decodingTables([table, table]);
-  assert.equal(words.length, 4096);
-  assert.deepEqual(parts(wordFor(words, 1, 0x3fff)), [3, 1, 1, 1]);
-  assert.deepEqual(parts(wordFor(words, 1, 0x4000)), [16, 0, 64, 0]);
-  assert.deepEqual(parts(wordFor(words, 1, 0xffff)), [16, 0, 64, 0]);
+  const tables = decodingTables([table, table]);
+  assert.equal(tables.words.length, 2048);
+  assert.deepEqual(parts(wordFor(tables, 1, 0x3fff)), [3, 1, 1, 0, 1]);
+  assert.deepEqual(parts(wordFor(tables, 1, 0x4000)), [16, 0, 0, 1, 0]);
+  assert.deepEqual(parts(wordFor(tables, 1, 0xffff)), [16, 0, 0, 1, 0]);
 });

@@ -334,6 +334,7 @@ function indexEntries(
       }
     }
   }
+  entries[2 * count] = position;
   entries[2 * count + 1] = rows * segmentsPerRow;
   return row === rows && inRow === 0 && position <= streamBytes * 8 ? entries : null;
 }
@@ -344,6 +345,7 @@ function restartEntries(stream: Uint8Array, layout: Layout): Uint32Array<ArrayBu
   for (let row = 0; row <= layout.rows; row++) {
     entries[2 * row + 1] = row * layout.segmentsPerRow;
   }
+  entries[2 * layout.rows] = stream.length * 8;
   let found = 0;
   for (let at = stream.indexOf(0xff); at >= 0; at = stream.indexOf(0xff, at + 1)) {
     const next = stream[at + 1] ?? 0;

@@ -24,13 +24,13 @@ import { assemble } from "./wgsl";
 const ENTRIES_PER_WORKGROUP = 32;
 
 /** Mirrors shaders/blocks.wgsl: blocks that a workgroup has room for. */
-const GROUP_BLOCKS = 32;
+const GROUP_BLOCKS = 96;
 
 // Mirrors huffman_decode.wgsl.
 const FAST_BITS = 10;
 const FAST_SIZE = 1 << FAST_BITS;
-const COEFFICIENT = 1 << 16;
-const END_OF_BLOCK = 64 << 9;
+const END_OF_BLOCK = 1 << 13;
+const COEFFICIENT = 1 << 14;
 /** What a code that a table does not have is taken for: the end of the block, or a DC difference of 0. */
 const NO_CODE = 16;
 
@@ -90,6 +90,7 @@ export class JpegDecoder {
   #pictureGroups = new WeakMap<GPUTexture, GPUBindGroup>();
   // What the buffers of the same names hold.
   #huffman: readonly HuffmanTable[] = [];
+  #longCodes: readonly number[] = [0, 0, 0, 0];
   #quantisers = new Uint8Array(0);
 
   /**
@@ -164,17 +165,18 @@ export class JpegDecoder {
     const listWords = stream.length * 4 + blocks + 64;
     const streamWords = Math.ceil(stream.length / 4);
     const chromaSamples = isSubsampled(layout) ? 64 * layout.rows * layout.mcusPerRow : 0;
-    const huffmanWords = sameTables(file.huffman, this.#huffman) ? null : decodingTables(file.huffman);
+    const decoding = sameTables(file.huffman, this.#huffman) ? null : decodingTables(file.huffman);
+    const longCodes = decoding?.longCodes ?? this.#longCodes;
     // All buffers before the first write: a frame that does not fit must leave the last one's data alone.
     const frame = this.#reserve("frame", 48, GPUBufferUsage.UNIFORM);
     const streamBuffer = this.#reserve("stream", streamWords * 4);
     const entries = this.#reserve("entries", file.entries.byteLength);
-    const tables = this.#reserve("tables", (192 + 64) * 4);
+    const tables = this.#reserve("tables", 192 * 4);
     this.#reserve("list", listWords * 4);
     this.#reserve("segments", layout.rows * layout.segmentsPerRow * 8);
     this.#reserve("entryDc", entryCount * 16);
     this.#reserve("chroma", chromaSamples * 4);
-    const huffman = huffmanWords && this.#reserve("huffman", huffmanWords.byteLength);
+    const huffman = decoding && this.#reserve("huffman", decoding.words.byteLength);
 
     queue.writeBuffer(
       frame,
@@ -188,10 +190,7 @@ export class JpegDecoder {
         entryCount,
         streamWords,
         listWords,
-        0,
-        0,
-        0,
-        0,
+        ...longCodes,
       ),
     );
     // writeBuffer takes multiples of four bytes: the last one to three go by themselves, filled up.
@@ -204,7 +203,8 @@ export class JpegDecoder {
     }
     queue.writeBuffer(entries, 0, file.entries);
     if (huffman) {
-      queue.writeBuffer(huffman, 0, huffmanWords);
+      queue.writeBuffer(huffman, 0, decoding.words);
+      this.#longCodes = longCodes;
       this.#huffman = file.huffman.map(({ counts, symbols }) => ({
         counts: counts.slice(),
         symbols: symbols.slice(),
@@ -212,7 +212,6 @@ export class JpegDecoder {
     }
     if (!sameBytes(file.quantisers, this.#quantisers)) {
       queue.writeBuffer(tables, 0, multipliers(file.quantisers));
-      queue.writeBuffer(tables, 192 * 4, ZIGZAG);
       this.#quantisers = file.quantisers.slice();
     }
   }
@@ -351,15 +350,23 @@ async function compile(gpu: Gpu, layouts: Layouts, subsampling: Subsampling): Pr
   return Object.fromEntries(await Promise.all(compiled));
 }
 
+interface DecodingTables {
+  /** The buffer `huffman` of huffman_decode.wgsl. */
+  words: Uint32Array<ArrayBuffer>;
+  /** The frame's `long_codes`. */
+  longCodes: number[];
+}
+
 /**
- * The buffer `huffman` of huffman_decode.wgsl: what each next 10 bits mean, by table, and then, for the longer codes that they
- * begin, each next 6 bits. Codes of a table are in ascending order, the short ones first, so each part is its codes one after
- * the other, repeated by as many bits as follow.
+ * What each next 10 bits mean, by table, two to a word; and then, for the longer codes that they begin, each next 16 bits. Codes of a
+ * table are in ascending order, the short ones first, so each part is its codes one after the other, repeated by as many bits as
+ * follow.
  */
-export function decodingTables(tables: readonly HuffmanTable[]): Uint32Array<ArrayBuffer> {
-  const fast = new Uint32Array(4 * FAST_SIZE);
-  const parts = [fast];
-  let end = fast.length;
+export function decodingTables(tables: readonly HuffmanTable[]): DecodingTables {
+  const fast = new Uint16Array(4 * FAST_SIZE);
+  const parts = [new Uint32Array(fast.buffer)];
+  const longCodes: number[] = [];
+  let end = fast.length / 2;
   tables.forEach(({ counts, symbols }, i) => {
     const isDc = i % 2 === 0;
     const noCode = NO_CODE | (isDc ? COEFFICIENT : END_OF_BLOCK);
@@ -383,10 +390,8 @@ export function decodingTables(tables: readonly HuffmanTable[]): Uint32Array<Arr
       }
       place += count;
     });
-    for (let block = 0; block < long.length; block += 64) {
-      fast[at] = (end + block) << 5;
-      at += 1;
-    }
+    longCodes.push(end - ((at - i * FAST_SIZE) << (16 - FAST_BITS)));
+    at += long.length / 64; // left 0, which says that the code goes on
     fast.fill(noCode, at, (i + 1) * FAST_SIZE);
     parts.push(long);
     end += long.length;
@@ -397,7 +402,7 @@ export function decodingTables(tables: readonly HuffmanTable[]): Uint32Array<Arr
     words.set(part, at);
     at += part.length;
   }
-  return words;
+  return { words, longCodes };
 }
 
 /** How many 16-bit windows begin with codes of more than FAST_BITS, rounded up to whole groups of 64. */
@@ -419,12 +424,15 @@ function wordOf(symbol: number, codeLength: number, isDc: boolean): number {
   return COEFFICIENT | ((symbol >> 4) << 9) | (size << 5) | (codeLength + size);
 }
 
-/** Quantiser times what the inverse DCT leaves to it, by component and zigzag position, for samples of 0..1. */
+/** Quantiser times what the inverse DCT leaves to it, by component, row by row, for samples of 0..1. */
 function multipliers(quantisers: Uint8Array): Float32Array<ArrayBuffer> {
-  return Float32Array.from(quantisers, (quantiser, i) => {
+  const scaled = new Float32Array(quantisers.length);
+  quantisers.forEach((quantiser, i) => {
     const natural = ZIGZAG[i % 64]!;
-    return (quantiser * AAN_SCALE[natural >> 3]! * AAN_SCALE[natural & 7]!) / (8 * 255);
+    const scale = AAN_SCALE[natural >> 3]! * AAN_SCALE[natural & 7]!;
+    scaled[i - (i % 64) + natural] = (quantiser * scale) / (8 * 255);
   });
+  return scaled;
 }
 
 function sameTables(a: readonly HuffmanTable[], b: readonly HuffmanTable[]): boolean {

@@ -8,7 +8,6 @@ CPU. Never trusts the bytes.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -26,19 +25,19 @@ __all__ = ["JpegDecoder"]
 
 _ENTRIES_PER_WORKGROUP = 32
 """Of huffman_decode.wgsl: a divisor of 64."""
-_GROUP_BLOCKS = 32
+_GROUP_BLOCKS = 96
 """Mirrors shaders/blocks.wgsl: blocks that a workgroup has room for."""
 _ALIGNMENT = 256
 
 # Mirrors huffman_decode.wgsl.
 _FAST_BITS = 10
 _FAST_SIZE = 1 << _FAST_BITS
-_COEFFICIENT = 1 << 16
-_END_OF_BLOCK = 64 << 9
+_END_OF_BLOCK = 1 << 13
+_COEFFICIENT = 1 << 14
 _NO_CODE = 16
 """What a code that the table does not have is taken for: the end of the block, or a DC difference of 0."""
 
-_SCALE = np.outer(AAN_SCALE, AAN_SCALE).ravel()[ZIGZAG] / (8 * 255)
+_SCALE = np.outer(AAN_SCALE, AAN_SCALE).ravel() / (8 * 255)
 
 
 @lru_cache(maxsize=64)
@@ -57,7 +56,7 @@ def _decoding_words(table: HuffmanTable, is_dc: bool) -> tuple[NDArray[np.uint32
         sizes = symbols & 15
         words = _COEFFICIENT | (symbols >> 4) << 9 | sizes << 5
         words[sizes == 0] = _END_OF_BLOCK
-        words[symbols == 0xF0] = 15 << 9  # 16 zeros
+        words[symbols == 0xF0] = 15 << 9  # 16 zeros, of which the last is the position itself
     words = (words | lengths + sizes).astype(np.uint32)
     is_short = lengths <= _FAST_BITS
     short = np.repeat(words[is_short], 1 << (_FAST_BITS - lengths[is_short]))
@@ -69,26 +68,31 @@ def _no_code(is_dc: bool) -> int:
     return _NO_CODE | (_COEFFICIENT if is_dc else _END_OF_BLOCK)
 
 
-def decoding_tables(tables: Sequence[HuffmanTable]) -> NDArray[np.uint32]:
-    """The buffer ``huffman`` of huffman_decode.wgsl: four tables for the next 10 bits, then the words of longer codes."""
-    fast = np.zeros((4, _FAST_SIZE), np.uint32)
-    parts = [fast.ravel()]
-    end = fast.size
+@lru_cache(maxsize=8)
+def decoding_tables(tables: tuple[HuffmanTable, ...]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """The buffer ``huffman`` of huffman_decode.wgsl, four tables for the next 10 bits, then the words of longer codes; and the
+    frame's ``long_codes``, of shape (4,).
+    """
+    fast = np.zeros((4, _FAST_SIZE), np.uint16)
+    parts = [np.empty(0, np.uint32)]
+    end = fast.size // 2
+    long_codes = []
     for i, table in enumerate(tables):
         short, long = _decoding_words(table, i % 2 == 0)
-        pointers = (end + np.arange(0, len(long), 64, dtype=np.uint32)) << 5
         fast[i] = _no_code(i % 2 == 0)
         fast[i, : len(short)] = short
-        fast[i, len(short) : len(short) + len(pointers)] = pointers
+        fast[i, len(short) : len(short) + len(long) // 64] = 0
+        long_codes.append(end - (len(short) << (16 - _FAST_BITS)))
         parts.append(long)
         end += len(long)
-    return np.concatenate(parts)
+    return np.concatenate([fast.view(np.uint32).ravel(), *parts[1:]]), np.array(long_codes).astype(np.uint32)
 
 
 def dequantisation_table(quantisers: NDArray[np.uint8]) -> bytes:
     """The storage buffer ``Tables`` of shaders/blocks.wgsl."""
-    multiplier = (np.resize(quantisers, (3, 64)) * _SCALE).astype(np.float32)
-    return multiplier.tobytes() + ZIGZAG.astype(np.uint32).tobytes()
+    natural = np.zeros((3, 64))
+    natural[:, ZIGZAG] = np.resize(quantisers, (3, 64))
+    return (natural * _SCALE).astype(np.float32).tobytes()
 
 
 # Of a layout's constants, those that shaders/decoder_frame.wgsl asks for.
@@ -347,6 +351,7 @@ class JpegDecoder:
         # A coefficient takes two bits or more, so half the bit position is place enough; then a DC element per block.
         list_words = stream_bytes * 4 + blocks + 64
         chroma_samples = 64 * layout.rows * layout.mcus_per_row if layout.mcu_width > 8 else 0
+        huffman, long_codes = decoding_tables(file.huffman)
         frame = np.array(
             [
                 layout.width,
@@ -357,30 +362,25 @@ class JpegDecoder:
                 file.positions.size,
                 stream_words,
                 list_words,
-                0,
-                0,
-                0,
-                0,
+                *long_codes,
             ],
             np.uint32,
         )
         entries = np.zeros((file.positions.size + 1, 2), np.uint32)
         entries[:-1, 0] = file.positions
         entries[:-1, 1] = file.first_segments
-        entries[-1, 1] = layout.rows * layout.segments_per_row
+        entries[-1] = stream_bytes * 8, layout.rows * layout.segments_per_row
         quantisers = file.quantisers.tobytes()
-        huffman = decoding_tables(file.huffman) if file.huffman != self._huffman else None
         # All buffers before the first write: a frame that does not fit leaves everything as it was.
         self._reserve("frame", frame.nbytes)
         self._reserve("stream", 4 * stream_words)
         self._reserve("entries", entries.nbytes)
-        self._reserve("tables", 4 * (192 + 64))
+        self._reserve("tables", 4 * 192)
         self._reserve("list", 4 * list_words)
         self._reserve("segments", 8 * layout.rows * layout.segments_per_row)
         self._reserve("entry_dc", 16 * file.positions.size)
         self._reserve("chroma", 4 * chroma_samples)
-        if huffman is not None:
-            self._reserve("huffman", huffman.nbytes)
+        self._reserve("huffman", huffman.nbytes)
 
         write = self._device.queue.write_buffer
         write(self._buffers["frame"], 0, frame)
@@ -391,7 +391,7 @@ class JpegDecoder:
         if whole < stream_bytes:
             write(self._buffers["stream"], whole, bytes(file.stream[whole:]).ljust(4, b"\0"))
         write(self._buffers["entries"], 0, entries)
-        if huffman is not None:
+        if file.huffman != self._huffman:
             write(self._buffers["huffman"], 0, huffman)
             self._huffman = file.huffman
         if quantisers != self._quantisers:

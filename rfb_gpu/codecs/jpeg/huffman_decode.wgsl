@@ -9,8 +9,9 @@
 //
 // Nothing here is parallel but the entries, of which there are a few thousand: a GPU has room for many more threads, so what counts is
 // how long one symbol takes. It takes one lookup, in workgroup memory: the next 10 bits tell the length of the code, how many zeros
-// it stands for, and how many bits of the level follow. All threads go through one loop, a symbol at a time, whatever the symbol
-// is: with a loop per block inside, neighbours would wait for each other at the end of every block.
+// it stands for, and how many bits of the level follow. The stream comes from there too: of a workgroup's threads one or another
+// needs its next word at nearly every step, and all would wait for memory each time. All threads go through one loop, a symbol at
+// a time, whatever the symbol is: with a loop per block inside, neighbours would wait for each other at the end of every block.
 //
 // The list needs no allocation: an entry's part begins at half its bit position plus the blocks before it. A coefficient takes at least
 // two bits (a code and a sign) and DC one element per block, so the parts cannot meet. The bytes come from outside: the loop is
@@ -19,29 +20,31 @@
 #import decoder_frame
 
 const WORKGROUP_SIZE = 64u;
-// Where entries are few, threads that have a subgroup to themselves need not wait for what their neighbours do: more subgroups, of
-// which only some threads work.
+// Threads of a subgroup wait for what their neighbours do, so some stay idle where entries are few.
 const THREADS_PER_ENTRY = WORKGROUP_SIZE / ENTRIES_PER_WORKGROUP;
 
 const FAST_BITS = 10u;
-const FAST_SIZE = 1024u;
-const FAST_WORDS = 4096u;       // DC luma, AC luma, DC chroma, AC chroma
-// What a table says about the next bits: bits 0-4 the length of code and level together, 5-8 that of the level alone, 9-15 how many
-// positions to go on before it, bit 16 whether there is a coefficient. A length of 0 stands for codes of more than FAST_BITS: the
-// other bits then say where the words for the next 6 bits begin.
+const FAST_WORDS = 512u;        // of a table, two entries to a word
+const ALL_FAST_WORDS = 2048u;   // DC luma, AC luma, DC chroma, AC chroma
+const STAGED_WORDS = 2048u;
+// What a table says about the next bits: bits 0-4 the length of code and level together, 5-8 that of the level alone, 9-12 how many
+// zeros come before it, 13 whether the block ends, 14 whether there is a coefficient. A length of 0 stands for codes of more than
+// FAST_BITS: what these say is at frame.long_codes plus the next 16 bits.
 const TABLE_LENGTH = 0x1fu;
-const TABLE_COEFFICIENT = 0x10000u;
-const TABLE_POINTER_SHIFT = 5u;
+const TABLE_ENDS_BLOCK = 0x2000u;
+const TABLE_COEFFICIENT = 0x4000u;
 
 @group(0) @binding(0) var<uniform> frame: Frame;
 @group(0) @binding(1) var<storage, read> stream: array<u32>;
-@group(0) @binding(2) var<storage, read> entries: array<vec2u>;     // and one more, whose first segment is the number of segments
-@group(0) @binding(3) var<storage, read> huffman: array<vec4u>;     // FAST_WORDS, then the words of the longer codes
+@group(0) @binding(2) var<storage, read> entries: array<vec2u>;     // and one more: the end of the stream, the number of segments
+@group(0) @binding(3) var<storage, read> huffman: array<vec4u>;     // ALL_FAST_WORDS, then a word for each 16 bits of longer codes
 @group(0) @binding(4) var<storage, read_write> list: array<u32>;
 @group(0) @binding(5) var<storage, read_write> segments: array<vec2u>;
 @group(0) @binding(6) var<storage, read_write> entry_dc: array<vec4i>;
 
-var<workgroup> fast: array<u32, FAST_WORDS>;
+var<workgroup> fast: array<u32, ALL_FAST_WORDS>;
+var<workgroup> staged: array<u32, STAGED_WORDS>;    // of the stream, from the workgroup's first entry on
+var<private> staged_start: u32;
 
 // The next bits of the stream, without stuffing, first bit highest, and how many of the 64 are there.
 var<private> window: u32;
@@ -56,7 +59,12 @@ fn look_ahead() {
     next_word += 1u;
     ahead = 0u;
     if (next_word < frame.stream_words) {
-        ahead = stream[next_word];
+        let place = next_word - staged_start;
+        if (place < STAGED_WORDS) {
+            ahead = staged[place];
+        } else {
+            ahead = stream[next_word];
+        }
     }
 }
 
@@ -123,25 +131,46 @@ fn next_of_mcu(block: u32) -> u32 {
     return select(block + 1u, 0u, block + 1u == BLOCKS_PER_MCU);
 }
 
-/// Where the table for DC of the nth block of an MCU begins; that for AC follows it.
+/// The table for DC of the nth block of an MCU; that for AC follows it.
 fn dc_table_of(block: u32) -> u32 {
-    return select(2u * FAST_SIZE, 0u, component_of(block) == 0u);
+    return select(2u, 0u, component_of(block) == 0u);
+}
+
+/// What a table says about the next bits, if their code is short.
+fn look_up(table: u32) -> u32 {
+    let pair = fast[table * FAST_WORDS + (window >> (33u - FAST_BITS))];
+    return (pair >> ((window >> (28u - FAST_BITS)) & 16u)) & 0xffffu;
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
     // All loads are written before the first store, so that they are under way together.
-#unroll k 0..16
+#unroll k 0..8
     let words$$k = huffman[$k * WORKGROUP_SIZE + thread];
 #end
-#unroll k 0..16
+#unroll k 0..8
 #unroll c 0..4
     fast[($k * WORKGROUP_SIZE + thread) * 4u + $c] = words$$k[$c];
 #end
 #end
+    let first_entry = group.x * ENTRIES_PER_WORKGROUP;
+    let end_entry = min(first_entry + ENTRIES_PER_WORKGROUP, frame.entries);
+    staged_start = entries[first_entry].x >> 5u;
+    let staged_end = min((entries[end_entry].x >> 5u) + 2u, min(frame.stream_words, staged_start + STAGED_WORDS));
+    for (var i = staged_start + thread; i < staged_end; i += 4u * WORKGROUP_SIZE) {
+        let a = stream[i];
+        let b = stream[min(i + WORKGROUP_SIZE, staged_end - 1u)];
+        let c = stream[min(i + 2u * WORKGROUP_SIZE, staged_end - 1u)];
+        let d = stream[min(i + 3u * WORKGROUP_SIZE, staged_end - 1u)];
+        let place = i - staged_start;
+        staged[place] = a;
+        staged[min(place + WORKGROUP_SIZE, staged_end - 1u - staged_start)] = b;
+        staged[min(place + 2u * WORKGROUP_SIZE, staged_end - 1u - staged_start)] = c;
+        staged[min(place + 3u * WORKGROUP_SIZE, staged_end - 1u - staged_start)] = d;
+    }
     workgroupBarrier();
 
-    let entry = group.x * ENTRIES_PER_WORKGROUP + thread / THREADS_PER_ENTRY;
+    let entry = first_entry + thread / THREADS_PER_ENTRY;
     if (thread % THREADS_PER_ENTRY != 0u || entry >= frame.entries) {
         return;
     }
@@ -161,23 +190,25 @@ fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
     var z = 0u;                 // zigzag position
     var dc = vec3i(0);          // of the component that is being decoded and of those to come
     var is_dc = true;
-    var ac_table = FAST_SIZE;
+    var table = 0u;
+    var ac_table = 1u;
     var next_dc_table = dc_table_of(1u % BLOCKS_PER_MCU);
-    var word = fast[window >> (32u - FAST_BITS)];
+    var word = look_up(table);
     while (blocks_left > 0u) {
         if ((word & TABLE_LENGTH) == 0u) {
-            let place = (word >> TABLE_POINTER_SHIFT) + ((window >> 16u) & 63u);
+            let place = frame.long_codes[table] + (window >> 16u);
             word = huffman[place >> 2u][place & 3u];
         }
         let length = word & TABLE_LENGTH;
         let size = (word >> 5u) & 15u;
         let extra = window << (length - size);
         let has_coefficient = (word & TABLE_COEFFICIENT) != 0u;
-        z += (word >> 9u) & 127u;
-        let ends_block = z >= 63u;
+        z += (word >> 9u) & 15u;
+        let ends_block = z >= 63u || (word & TABLE_ENDS_BLOCK) != 0u;
         consume(length);
         // The next symbol's lookup is on its way while this one's level is dealt with.
-        word = fast[select(ac_table, next_dc_table, ends_block) + (window >> (32u - FAST_BITS))];
+        table = select(ac_table, next_dc_table, ends_block);
+        word = look_up(table);
 
         var level = i32((extra >> 1u) >> (31u - size));
         if (extra < 0x80000000u) {
@@ -204,7 +235,7 @@ fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
             if (component_of(block_of_mcu) != component) {
                 dc = dc.yzx;
             }
-            ac_table = next_dc_table + FAST_SIZE;
+            ac_table = table + 1u;
             next_dc_table = dc_table_of(next_of_mcu(block_of_mcu));
             if (block == SEGMENT_BLOCKS || blocks_left == 0u) {
                 segments[segment] = vec2u(segment_start, (entry << SEGMENT_ENTRY_SHIFT) | (at - segment_start));

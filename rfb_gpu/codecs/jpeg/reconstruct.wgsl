@@ -2,7 +2,7 @@
 //
 // in:       `list`, `segments`, `entry_dc` from huffman_decode; the quantisation tables; `chroma` from reconstruct_chroma, if subsampled
 // out:      the texture
-// dispatch: (segments_per_row / GROUP_SEGMENTS, rows), 32 threads
+// dispatch: (segments_per_row / GROUP_SEGMENTS, rows), 96 threads
 // moves:    the list once, chroma once, the pixels once
 //
 // Subsampled chroma is interpolated as libjpeg's "fancy upsampling" does, and with it all browsers: chroma samples sit in the middle of
@@ -41,40 +41,53 @@ fn put_pixel(at: vec2u, luma: f32, cbcr: vec2f) {
     }
 }
 
-/// A column of the tile's pixels, `x` from its left edge, from chroma of their own or none.
-fn put_column(corner: vec2u, x: u32) {
+/// Four of the tile's pixels, one below the other, from chroma of their own or none.
+fn put_four(corner: vec2u, x: u32, half: u32) {
     let block = (x >> 3u) * TAKEN;
-    for (var y = 0u; y < 8u; y++) {
-        let luma = sample(block, x & 7u, y);
-        var cbcr = vec2f(0.0);
-        if (HAS_CHROMA) {
-            cbcr = vec2f(sample(block + 1u, x & 7u, y), sample(block + 2u, x & 7u, y));
-        }
-        put_pixel(corner + vec2u(x, y), luma, cbcr);
+    let luma = four_samples(block, x & 7u, half);
+    var cb = vec4f(0.0);
+    var cr = vec4f(0.0);
+    if (HAS_CHROMA) {
+        cb = four_samples(block + 1u, x & 7u, half) - 128.0;
+        cr = four_samples(block + 2u, x & 7u, half) - 128.0;
     }
+#unroll y 0..4
+    put_pixel(corner + vec2u(x, half * 4u + $y), luma[$y], vec2f(cb[$y], cr[$y]));
+#end
 }
 
-/// The same with subsampled chroma, a row of which is one or two rows of pixels.
-fn put_column_subsampled(corner: vec2u, x: u32) {
+/// The same for pixels of four rows of subsampled chroma, each of which is one or two rows of pixels.
+fn put_four_subsampled(corner: vec2u, x: u32, half: u32) {
     let near = (corner.x + x) >> 1u;
     let far = select(max(near, 1u) - 1u, min(near + 1u, chroma_size().x - 1u), (x & 1u) == 1u);
     let block = (x / MCU_WIDTH) * TAKEN + ((x >> 3u) & 1u);
-    let first_row = i32(corner.y / LUMA_DOWN);
-    var above = chroma_at(near, far, first_row - 1);
-    var here = chroma_at(near, far, first_row);
-    for (var y = 0u; y < 8u; y++) {
-        let below = chroma_at(near, far, first_row + i32(y) + 1);
-        if (LUMA_DOWN == 1u) {
-            put_pixel(corner + vec2u(x, y), sample(block, x & 7u, y), here);
-        } else {
-            let at = corner + vec2u(x, 2u * y);
-            let luma_block = block + ((y >> 2u) << 1u);
-            let luma_y = (y & 3u) << 1u;
-            put_pixel(at, sample(luma_block, x & 7u, luma_y), mix(here, above, far_weight()));
-            put_pixel(at + vec2u(0u, 1u), sample(luma_block, x & 7u, luma_y + 1u), mix(here, below, far_weight()));
-        }
-        above = here;
-        here = below;
+    let first_row = i32(corner.y / LUMA_DOWN + half * 4u);
+    if (LUMA_DOWN == 1u) {
+        let luma = four_samples(block, x & 7u, half);
+#unroll y 0..4
+        let c$$y = chroma_at(near, far, first_row + i32($y));
+#end
+#unroll y 0..4
+        put_pixel(corner + vec2u(x, half * 4u + $y), luma[$y], c$$y);
+#end
+    } else {
+        // All are written before the first is used, so that they are under way together. The first is that of the row above.
+#unroll y 0..6
+        let c$$y = chroma_at(near, far, first_row + i32($y) - 1);
+#end
+        let upper = four_samples(block + 2u * half, x & 7u, 0u);
+        let lower = four_samples(block + 2u * half, x & 7u, 1u);
+        let luma = array<f32, 8>(upper.x, upper.y, upper.z, upper.w, lower.x, lower.y, lower.z, lower.w);
+        let weight = far_weight();
+        let at = corner + vec2u(x, half * 8u);
+        put_pixel(at, luma[0], mix(c1, c0, weight));
+        put_pixel(at + vec2u(0u, 1u), luma[1], mix(c1, c2, weight));
+        put_pixel(at + vec2u(0u, 2u), luma[2], mix(c2, c1, weight));
+        put_pixel(at + vec2u(0u, 3u), luma[3], mix(c2, c3, weight));
+        put_pixel(at + vec2u(0u, 4u), luma[4], mix(c3, c2, weight));
+        put_pixel(at + vec2u(0u, 5u), luma[5], mix(c3, c4, weight));
+        put_pixel(at + vec2u(0u, 6u), luma[6], mix(c4, c3, weight));
+        put_pixel(at + vec2u(0u, 7u), luma[7], mix(c4, c5, weight));
     }
 }
 
@@ -83,11 +96,14 @@ fn reconstruct(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_in
     decode_blocks(group.y, group.x * GROUP_SEGMENTS, thread);
     let corner = vec2u(group.x * TILE_WIDTH, group.y * MCU_HEIGHT);
     // Neighbouring threads write neighbouring pixels.
-    for (var x = thread; x < TILE_WIDTH && corner.x + x < frame.width; x += WORKGROUP_SIZE) {
-        if (SUBSAMPLED) {
-            put_column_subsampled(corner, x);
-        } else {
-            put_column(corner, x);
+    for (var i = thread; i < TILE_WIDTH * 2u; i += WORKGROUP_SIZE) {
+        let x = i % TILE_WIDTH;
+        if (corner.x + x < frame.width) {
+            if (SUBSAMPLED) {
+                put_four_subsampled(corner, x, i / TILE_WIDTH);
+            } else {
+                put_four(corner, x, i / TILE_WIDTH);
+            }
         }
     }
 }

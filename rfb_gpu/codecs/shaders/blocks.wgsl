@@ -2,25 +2,26 @@
 // The stage says which blocks of each MCU it takes: TAKEN of them from FIRST_TAKEN on.
 //
 // A thread holds its block's 64 values in registers, so that both passes of the inverse DCT need no exchange and no barrier. Workgroup
-// memory brings the coefficients there: the list has them in the stream's order.
+// memory brings the levels there, since the list has them in the stream's order, and then the samples to whoever needs them. There
+// is little of it, since it decides how many workgroups a GPU keeps under way: levels are pairs of 16 bits, samples four bytes.
 //
 // DC is coded as differences along a row. The list has it summed up from its entry's start; the entries of the row before that one are
 // added here, of which there are few.
 
 #import decoder_frame
 #import dct
-#import rounding
 
-const WORKGROUP_SIZE = 32u;
-const BLOCK_WORDS = 65u;        // 64 coefficients, padded by one so that blocks begin in different banks; then the samples as pairs of f16
-const SHARED_WORDS = 2080u;
+const WORKGROUP_SIZE = 96u;
+const BLOCK_WORDS = 33u;        // 64 levels as pairs, padded by one so that blocks begin in different banks
+const SHARED_WORDS = WORKGROUP_SIZE * BLOCK_WORDS;
+const SAMPLE_WORDS = 17u;       // 64 samples: words 0..7 have the upper four of each column, words 8..15 the lower four
 const GROUP_SEGMENTS = WORKGROUP_SIZE / (TAKEN * MCUS_PER_SEGMENT);
 const GROUP_MCUS = GROUP_SEGMENTS * MCUS_PER_SEGMENT;
+const LANES = WORKGROUP_SIZE / GROUP_SEGMENTS;          // threads that share a segment's part of the list
 
 struct Tables {
-    // By component and zigzag position: quantiser * AAN scale / 255, so that samples are 0..1.
-    multiplier: array<f32, 192>,
-    natural: array<u32, 64>,        // natural index by zigzag position
+    // By component, row by row, two vectors each: quantiser * AAN scale / 255, so that samples are 0..1.
+    multiplier: array<vec4f, 48>,
 }
 
 @group(0) @binding(0) var<uniform> frame: Frame;
@@ -29,111 +30,133 @@ struct Tables {
 @group(0) @binding(3) var<storage, read> segments: array<vec2u>;
 @group(0) @binding(4) var<storage, read> entry_dc: array<vec4i>;
 
-var<workgroup> words: array<u32, SHARED_WORDS>;
-var<workgroup> dc_before: array<atomic<i32>, 12>;       // by segment of the workgroup and component
+var<workgroup> words: array<atomic<u32>, SHARED_WORDS>;
+var<workgroup> dc_before: array<atomic<i32>, 36>;       // by segment of the workgroup and component
 
 /// What DC stands for when it is 0. The fraction is larger than all rounding errors: halves go up, as in libjpeg, where to the nearest
 /// even number would make white grey at one quality in eight.
 const MIDDLE = (128.0 + 1.0 / 1024.0) / 255.0;
 
-/// Samples are 8-bit numbers in the standard, and what follows starts from these. `middle` is what chroma is counted from.
-fn sample_of(value: f32, middle: f32) -> f32 {
-    return rounded(saturate(value) * 255.0) - middle;
+/// Adds up DC over the entries of the row before the one that the segment lies in.
+fn sum_dc_before(row_start: u32, segment: vec2u, group_segment: u32, lane: u32) {
+    let entry = segment.y >> SEGMENT_ENTRY_SHIFT;
+    for (var back = lane + 1u; back <= entry; back += LANES) {
+        let dc = entry_dc[entry - back];
+        if (u32(dc.w) < row_start) {
+            break;
+        }
+        atomicAdd(&dc_before[group_segment * 3u], dc.x);
+        atomicAdd(&dc_before[group_segment * 3u + 1u], dc.y);
+        atomicAdd(&dc_before[group_segment * 3u + 2u], dc.z);
+    }
 }
 
-/// Adds up DC over the entries of the row before the one that each segment lies in.
-fn sum_dc_before(row: u32, first_segment: u32, thread: u32) {
-    let end = min(first_segment + GROUP_SEGMENTS, frame.segments_per_row);
-    let row_start = row * frame.segments_per_row;
-    for (var segment = first_segment; segment < end; segment++) {
-        let entry = segments[row_start + segment].y >> SEGMENT_ENTRY_SHIFT;
-        let place = (segment - first_segment) * 3u;
-        for (var back = thread + 1u; back <= entry; back += WORKGROUP_SIZE) {
-            let dc = entry_dc[entry - back];
-            if (u32(dc.w) < row_start) {
-                break;
-            }
-            atomicAdd(&dc_before[place], dc.x);
-            atomicAdd(&dc_before[place + 1u], dc.y);
-            atomicAdd(&dc_before[place + 2u], dc.z);
+/// Puts a coefficient to its place, if it is one of the blocks that are taken.
+fn place(element: u32, group_segment: u32) {
+    let block = min(element >> 22u, SEGMENT_BLOCKS - 1u);
+    let taken = block % BLOCKS_PER_MCU - FIRST_TAKEN;       // beyond TAKEN if it is one before these
+    if (taken < TAKEN) {
+        let position = (element >> 16u) & 63u;
+        let mcu = group_segment * MCUS_PER_SEGMENT + block / BLOCKS_PER_MCU;
+        let word = (mcu * TAKEN + taken) * BLOCK_WORDS + (position >> 1u);
+        atomicOr(&words[word], (element & 0xffffu) << ((position & 1u) << 4u));
+    }
+}
+
+/// The levels of a segment, as the list has them.
+fn place_levels(segment: vec2u, group_segment: u32, lane: u32) {
+    let length = segment.y & ((1u << SEGMENT_ENTRY_SHIFT) - 1u);
+    let end = min(segment.x + min(length, SEGMENT_COEFFICIENTS), frame.list_words);
+    for (var i = segment.x + lane; i < end; i += 4u * LANES) {
+        // Four at a time, under way together.
+        let a = list[i];
+        let b = list[min(i + LANES, end - 1u)];
+        let c = list[min(i + 2u * LANES, end - 1u)];
+        let d = list[min(i + 3u * LANES, end - 1u)];
+        place(a, group_segment);
+        if (i + LANES < end) {
+            place(b, group_segment);
+        }
+        if (i + 2u * LANES < end) {
+            place(c, group_segment);
+        }
+        if (i + 3u * LANES < end) {
+            place(d, group_segment);
         }
     }
 }
 
-/// Dequantises, each coefficient to its place.
-fn place_coefficients(row: u32, first_segment: u32, thread: u32) {
-    let end = min(first_segment + GROUP_SEGMENTS, frame.segments_per_row);
-    for (var segment = first_segment; segment < end; segment++) {
-        let part = segments[row * frame.segments_per_row + segment];
-        let length = part.y & ((1u << SEGMENT_ENTRY_SHIFT) - 1u);
-        let part_end = min(part.x + min(length, SEGMENT_COEFFICIENTS), frame.list_words);
-        let group_segment = segment - first_segment;
-        for (var i = part.x + thread; i < part_end; i += WORKGROUP_SIZE) {
-            let element = list[i];
-            let block = min(element >> 22u, SEGMENT_BLOCKS - 1u);
-            let block_of_mcu = block % BLOCKS_PER_MCU;
-            let taken = block_of_mcu - FIRST_TAKEN;         // beyond TAKEN if it is one before these
-            if (taken < TAKEN) {
-                let component = component_of(block_of_mcu);
-                let position = (element >> 16u) & 63u;
-                var level = i32(element << 16u) >> 16u;
-                var middle = 0.0;
-                if (position == 0u) {
-                    level = ((level + atomicLoad(&dc_before[group_segment * 3u + component])) << 16u) >> 16u;
-                    middle = MIDDLE;
-                }
-                let mcu = group_segment * MCUS_PER_SEGMENT + block / BLOCKS_PER_MCU;
-                words[(mcu * TAKEN + taken) * BLOCK_WORDS + tables.natural[position]] =
-                    bitcast<u32>(fma(float_of(level), tables.multiplier[component * 64u + position], middle));
-            }
-        }
-    }
-}
-
-/// Inverse DCT of this thread's block: columns, then rows. Leaves the samples in place of the coefficients.
-fn transform_block(thread: u32) {
-    let base = thread * BLOCK_WORDS;
-    let middle = select(128.0, 0.0, component_of(FIRST_TAKEN + thread % TAKEN) == 0u);
-#unroll x 0..8
-    let column$$x = idct8(array<f32, 8>(
-#unroll y 0..8
-        bitcast<f32>(words[base + $y * 8u + $x]),
-#end
-    ));
-#end
-#unroll y 0..8
-    let row$$y = idct8(array<f32, 8>(
-#unroll x 0..8
-        column$$x[$y],
-#end
-    ));
-#unroll pair 0..4
-    words[base + $y * 4u + $pair] =
-        pack2x16float(vec2f(sample_of(row$$y[2u * $pair], middle), sample_of(row$$y[2u * $pair + 1u], middle)));
-#end
-#end
-}
-
-/// Decodes the workgroup's blocks. Every thread must call it; `sample` gives what came of it.
+/// Decodes the workgroup's blocks. Every thread must call it; `four_samples` gives what came of it.
 fn decode_blocks(row: u32, first_segment: u32, thread: u32) {
     // WGSL says that workgroup memory begins as zeros, but wgpu-native leaves that out.
-#unroll i 0..64
-    words[thread * BLOCK_WORDS + $i] = 0u;
+#unroll i 0..32
+    atomicStore(&words[thread * BLOCK_WORDS + $i], 0u);
 #end
-    if (thread < 12u) {
+    if (thread < 36u) {
         atomicStore(&dc_before[thread], 0);
     }
     workgroupBarrier();
-    sum_dc_before(row, first_segment, thread);
+    let group_segment = thread / LANES;
+    let row_start = row * frame.segments_per_row;
+    if (first_segment + group_segment < frame.segments_per_row && group_segment < GROUP_SEGMENTS) {
+        let segment = segments[row_start + first_segment + group_segment];
+        sum_dc_before(row_start, segment, group_segment, thread % LANES);
+        place_levels(segment, group_segment, thread % LANES);
+    }
     workgroupBarrier();
-    place_coefficients(row, first_segment, thread);
-    workgroupBarrier();
-    transform_block(thread);
+
+    // Inverse DCT of this thread's block: rows, then columns.
+    let component = component_of(FIRST_TAKEN + thread % TAKEN);
+    let base = thread * BLOCK_WORDS;
+#unroll k 0..32
+    let pair$$k = atomicLoad(&words[base + $k]);
+#end
+    // Two levels to a word; the names are those of their zigzag positions.
+#unroll k 0..32
+    let level$$k_0 = f32(i32(pair$$k << 16u) >> 16u);
+    let level$$k_1 = f32(i32(pair$$k) >> 16u);
+#end
+    let zigzag = array<f32, 64>(
+#unroll k 0..32
+        level$$k_0, level$$k_1,
+#end
+    );
+    let dc_sum = atomicLoad(&dc_before[min(thread / (TAKEN * MCUS_PER_SEGMENT), GROUP_SEGMENTS - 1u) * 3u + component]);
+    let dc = f32((i32((pair0 & 0xffffu) + u32(dc_sum)) << 16u) >> 16u);
+#unroll y 0..8
+    let left$$y = tables.multiplier[component * 16u + 2u * $y];
+    let right$$y = tables.multiplier[component * 16u + 2u * $y + 1u];
+    let row$$y = idct8(array<f32, 8>(
+        select(zigzag[ZIGZAG_POSITION[$y * 8u]] * left$$y.x, fma(dc, left$$y.x, MIDDLE), $y == 0u),
+        zigzag[ZIGZAG_POSITION[$y * 8u + 1u]] * left$$y.y,
+        zigzag[ZIGZAG_POSITION[$y * 8u + 2u]] * left$$y.z,
+        zigzag[ZIGZAG_POSITION[$y * 8u + 3u]] * left$$y.w,
+        zigzag[ZIGZAG_POSITION[$y * 8u + 4u]] * right$$y.x,
+        zigzag[ZIGZAG_POSITION[$y * 8u + 5u]] * right$$y.y,
+        zigzag[ZIGZAG_POSITION[$y * 8u + 6u]] * right$$y.z,
+        zigzag[ZIGZAG_POSITION[$y * 8u + 7u]] * right$$y.w,
+    ));
+#end
+    workgroupBarrier();     // all levels are read: their memory is the samples' now
+#unroll x 0..8
+    let column$$x = idct8(array<f32, 8>(
+        row0[$x], row1[$x], row2[$x], row3[$x], row4[$x], row5[$x], row6[$x], row7[$x],
+    ));
+    // Samples are 8-bit numbers in the standard, and what follows starts from these.
+    atomicStore(
+        &words[thread * SAMPLE_WORDS + $x],
+        pack4x8unorm(vec4f(column$$x[0], column$$x[1], column$$x[2], column$$x[3])),
+    );
+    atomicStore(
+        &words[thread * SAMPLE_WORDS + $x + 8u],
+        pack4x8unorm(vec4f(column$$x[4], column$$x[5], column$$x[6], column$$x[7])),
+    );
+#end
     workgroupBarrier();
 }
 
-/// A sample of the nth block taken: of luma 0..255, of chroma minus 128.
-fn sample(block: u32, x: u32, y: u32) -> f32 {
-    let pair = unpack2x16float(words[block * BLOCK_WORDS + y * 4u + (x >> 1u)]);
-    return select(pair.x, pair.y, (x & 1u) == 1u);
+/// Four samples of the nth block taken, 0..255, one below the other: the upper or the lower half of column x.
+fn four_samples(block: u32, x: u32, half: u32) -> vec4f {
+    let bytes = atomicLoad(&words[block * SAMPLE_WORDS + half * 8u + x]);
+    return vec4f(f32(bytes & 0xffu), f32((bytes >> 8u) & 0xffu), f32((bytes >> 16u) & 0xffu), f32(bytes >> 24u));
 }

@@ -11,6 +11,7 @@ struct Frame {
     entries: u32,
     stream_words: u32,      // the last one filled up with zeros
     list_words: u32,        // capacity of `list`
+    long_codes: vec4u,      // by Huffman table: what to add to 16 bits for their place in `huffman`, modulo 2^32
 }
 
 const SEGMENT_BLOCKS = 24u;
