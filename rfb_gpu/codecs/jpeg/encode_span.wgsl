@@ -431,7 +431,7 @@ fn encode_span(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_in
     workgroupBarrier();     // all have read the DC that they need
     let ac = is_chroma * 256u;
     let dc = is_chroma * 16u + size_of(dc_difference);
-    let is_counted = in_frame && (group.x + 5u * group.y) % frame.count_every == 0u;
+    let is_counted = in_frame && (span * SPAN_BLOCKS + thread) % frame.count_every == 0u;
     position = 1u;
     rest = select(vec2u(0u), present, in_frame);
     pending = 0u;

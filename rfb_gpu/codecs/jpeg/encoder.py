@@ -40,6 +40,7 @@ __all__ = ["JpegEncoder", "check_source"]
 _RECORD_BYTES = 40
 _PLACE_BYTES = 12
 _SEGMENTS_PER_SPAN = 4
+_SPAN_BLOCKS = 96
 _FRAME_ORIGIN_OFFSET = 8
 _RESULT_STREAM_BYTES = 0  # words
 _RESULT_FLAGS = 1
@@ -244,7 +245,8 @@ class _Band:
                     self.stream_start,
                     self.stream_capacity,
                     is_last,
-                    min(max(self.spans // _COUNTED_SPANS, 1), _COUNT_EVERY_MOST),
+                    # Odd, so that it goes through all components.
+                    self.spans * _SPAN_BLOCKS // _COUNTED_BLOCKS | 1,
                     0,
                     0,
                     0,
@@ -255,9 +257,9 @@ class _Band:
         )
 
 
-# A part of a large frame is enough for the histogram: counting takes an atomic operation per symbol.
-_COUNTED_SPANS = 128
-_COUNT_EVERY_MOST = 16
+# A part of a large frame's blocks is enough for the histogram: counting takes an atomic operation per symbol, many of them on the same
+# few counts.
+_COUNTED_BLOCKS = 4096
 
 
 def _spans_per_row(layout: Layout) -> int:

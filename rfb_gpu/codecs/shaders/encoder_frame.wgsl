@@ -15,7 +15,7 @@ struct Frame {
     stream_start: u32,      // byte of `result` where the entropy-coded bytes begin, a multiple of 4
     stream_capacity: u32,   // bytes
     is_last_band: u32,
-    count_every: u32,       // one span of so many is counted for the histogram
+    count_every: u32,       // one block of so many is counted for the histogram
 }
 
 const SEGMENT_BLOCKS = 24u;
