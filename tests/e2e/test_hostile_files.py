@@ -101,9 +101,9 @@ def wrong_index(rng, file):
     if rng.integers(2):
         out[at + 11 : at + 17] = rng.bytes(6)
     else:
-        # The sum stays, so that the index is believed. An entry is two bytes, followed by half a byte each.
+        # The sum stays, so that the index is believed. An entry is two bytes, followed by one byte each.
         first = at + 17
-        end = first + 2 * (2 * (end - first) // 5)
+        end = first + 2 * ((end - first) // 3)
         values = np.frombuffer(file[first:end], "<u2").astype(np.int64)
         a, b = rng.integers(len(values), size=2)
         shift = rng.integers(0, values[a] + 1)

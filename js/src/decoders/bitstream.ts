@@ -4,7 +4,7 @@
  */
 
 /** Blocks from one place where decoding can start to the next: 8 MCUs in 4:4:4, 6 in 4:2:2, 4 in 4:2:0, 24 in gray. */
-const SEGMENT_BLOCKS = 24;
+const SEGMENT_BLOCKS = 12;
 
 const SOI = 0xd8;
 const EOI = 0xd9;
@@ -26,8 +26,9 @@ const SCAN = "3,1,0,2,17,3,17,0,63,0";
 const GRAY_SCAN = "1,1,0,0,63,0";
 
 /** "RFBG" 0, version 2, one byte reserved, blocks per segment (u16), first entry (u32), all little-endian. */
-const INDEX_NAME = Uint8Array.of(0x52, 0x46, 0x42, 0x47, 0, 2);
+const INDEX_NAME = Uint8Array.of(0x52, 0x46, 0x42, 0x47, 0, 3);
 const INDEX_HEAD_BYTES = 13;
+const ENTRY_BYTES = 3;
 
 export class JpegError extends Error {}
 
@@ -303,7 +304,7 @@ function indexEntries(
 ): Uint32Array<ArrayBuffer> | null {
   const { rows, segmentsPerRow } = layout;
   const ordered = [...parts].sort(([a], [b]) => a - b);
-  const sizes = ordered.map(([, part]) => Math.floor((part.length * 2) / 5));
+  const sizes = ordered.map(([, part]) => Math.floor(part.length / ENTRY_BYTES));
   const count = sizes.reduce((sum, size) => sum + size, 0);
   if (count === 0 || count > rows * segmentsPerRow) {
     return null;
@@ -315,7 +316,7 @@ function indexEntries(
   let inRow = 0;
   for (const [i, [first, part]] of ordered.entries()) {
     const size = sizes[i]!;
-    if (first !== entry || part.length !== 2 * size + Math.ceil(size / 2)) {
+    if (first !== entry || part.length !== ENTRY_BYTES * size) {
       return null; // a part is missing or cut off
     }
     for (let k = 0; k < size; k++) {
@@ -326,7 +327,7 @@ function indexEntries(
       entries[2 * entry + 1] = row * segmentsPerRow + inRow;
       entry += 1;
       position += part[2 * k]! | (part[2 * k + 1]! << 8);
-      const segments = (part[2 * size + (k >> 1)]! >> (4 * (k & 1))) & 15;
+      const segments = part[2 * size + k]!;
       inRow += segments;
       if (segments === 0) {
         row += 1;

@@ -21,7 +21,7 @@ import {
 import { assemble } from "./wgsl";
 
 /** Of huffman_decode.wgsl: a divisor of 64. */
-const ENTRIES_PER_WORKGROUP = 32;
+const ENTRIES_PER_WORKGROUP = 16;
 
 /** Mirrors shaders/blocks.wgsl: blocks that a workgroup has room for. */
 const GROUP_BLOCKS = 96;
@@ -90,7 +90,7 @@ export class JpegDecoder {
   #pictureGroups = new WeakMap<GPUTexture, GPUBindGroup>();
   // What the buffers of the same names hold.
   #huffman: readonly HuffmanTable[] = [];
-  #longCodes: readonly number[] = [0, 0, 0, 0];
+  #decodingOfFrame: readonly number[] = [];
   #quantisers = new Uint8Array(0);
 
   /**
@@ -166,9 +166,9 @@ export class JpegDecoder {
     const streamWords = Math.ceil(stream.length / 4);
     const chromaSamples = isSubsampled(layout) ? 64 * layout.rows * layout.mcusPerRow : 0;
     const decoding = sameTables(file.huffman, this.#huffman) ? null : decodingTables(file.huffman);
-    const longCodes = decoding?.longCodes ?? this.#longCodes;
+    const ofFrame = decoding?.ofFrame ?? this.#decodingOfFrame;
     // All buffers before the first write: a frame that does not fit must leave the last one's data alone.
-    const frame = this.#reserve("frame", 48, GPUBufferUsage.UNIFORM);
+    const frame = this.#reserve("frame", 64, GPUBufferUsage.UNIFORM);
     const streamBuffer = this.#reserve("stream", streamWords * 4);
     const entries = this.#reserve("entries", file.entries.byteLength);
     const tables = this.#reserve("tables", 192 * 4);
@@ -190,7 +190,7 @@ export class JpegDecoder {
         entryCount,
         streamWords,
         listWords,
-        ...longCodes,
+        ...ofFrame,
       ),
     );
     // writeBuffer takes multiples of four bytes: the last one to three go by themselves, filled up.
@@ -204,7 +204,7 @@ export class JpegDecoder {
     queue.writeBuffer(entries, 0, file.entries);
     if (huffman) {
       queue.writeBuffer(huffman, 0, decoding.words);
-      this.#longCodes = longCodes;
+      this.#decodingOfFrame = ofFrame;
       this.#huffman = file.huffman.map(({ counts, symbols }) => ({
         counts: counts.slice(),
         symbols: symbols.slice(),
@@ -353,8 +353,8 @@ async function compile(gpu: Gpu, layouts: Layouts, subsampling: Subsampling): Pr
 interface DecodingTables {
   /** The buffer `huffman` of huffman_decode.wgsl. */
   words: Uint32Array<ArrayBuffer>;
-  /** The frame's `long_codes`. */
-  longCodes: number[];
+  /** The frame's `long_codes` and `end_lengths`. */
+  ofFrame: number[];
 }
 
 /**
@@ -365,7 +365,7 @@ interface DecodingTables {
 export function decodingTables(tables: readonly HuffmanTable[]): DecodingTables {
   const fast = new Uint16Array(4 * FAST_SIZE);
   const parts = [new Uint32Array(fast.buffer)];
-  const longCodes: number[] = [];
+  const ofFrame = new Array<number>(8).fill(0);
   let end = fast.length / 2;
   tables.forEach(({ counts, symbols }, i) => {
     const isDc = i % 2 === 0;
@@ -390,11 +390,16 @@ export function decodingTables(tables: readonly HuffmanTable[]): DecodingTables 
       }
       place += count;
     });
-    longCodes.push(end - ((at - i * FAST_SIZE) << (16 - FAST_BITS)));
+    ofFrame[i] = end - ((at - i * FAST_SIZE) << (16 - FAST_BITS));
     at += long.length / 64; // left 0, which says that the code goes on
     fast.fill(noCode, at, (i + 1) * FAST_SIZE);
     parts.push(long);
     end += long.length;
+    const endOfBlock = endOfBlockCode(tables[i | 1]);
+    if (endOfBlock) {
+      ofFrame[4 + (i >> 1)] = endOfBlock.length;
+      takeEndOfBlock(fast.subarray(i * FAST_SIZE, (i + 1) * FAST_SIZE), endOfBlock);
+    }
   });
   const words = new Uint32Array(end);
   let at = 0;
@@ -402,7 +407,40 @@ export function decodingTables(tables: readonly HuffmanTable[]): DecodingTables 
     words.set(part, at);
     at += part.length;
   }
-  return { words, longCodes };
+  return { words, ofFrame };
+}
+
+interface Code {
+  bits: number;
+  length: number;
+}
+
+/** The code for the end of a block in a table for AC. */
+function endOfBlockCode(table: HuffmanTable | undefined): Code | null {
+  let bits = 0;
+  let place = 0;
+  for (let length = 1; table && length <= 16; length++) {
+    const count = table.counts[length - 1]!;
+    const found = table.symbols.subarray(place, place + count).indexOf(0);
+    if (found >= 0) {
+      return { bits: bits + found, length };
+    }
+    place += count;
+    bits = (bits + count) * 2;
+  }
+  return null;
+}
+
+/** Joins the entries of a table with the end of the block, where its code follows within the 10 bits. */
+function takeEndOfBlock(fast: Uint16Array, { bits, length }: Code): void {
+  fast.forEach((entry, window) => {
+    const taken = entry & 31;
+    const spare = FAST_BITS - taken - length;
+    const follows = (window >> Math.max(spare, 0)) & ((1 << length) - 1);
+    if (entry & COEFFICIENT && taken > 0 && spare >= 0 && follows === bits) {
+      fast[window] = (entry + length) | END_OF_BLOCK;
+    }
+  });
 }
 
 /** How many 16-bit windows begin with codes of more than FAST_BITS, rounded up to whole groups of 64. */

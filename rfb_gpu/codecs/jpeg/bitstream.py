@@ -5,8 +5,8 @@ index in APP9 markers that lets a decoder start in many places at once. Other de
 
 The index: ``"RFBG" 0``, version (u8), reserved (u8), blocks per segment (u16), number of the marker's first entry (u32); then
 for each of the marker's entries, a u16: the bits from its start to the start of the next, counted in the stuffed stream including
-padding and restart markers; then for each half a byte, low half first: how many segments it is, or 0 for all that are left
-of the MCU row, as the last entry of every row has it. Little-endian, unlike the rest of the file. More than
+padding and restart markers; then for each a u8: how many segments it is, or 0 for all that are left of the MCU row, as the
+last entry of every row has it. Little-endian, unlike the rest of the file. More than
 ``INDEX_ENTRIES_PER_MARKER`` entries take several markers. Entries hold many segments where there is little to decode and few where
 there is much, because a decoder is done when the longest one is.
 
@@ -39,8 +39,8 @@ __all__ = [
     "parse",
 ]
 
-SEGMENT_BLOCKS = 24
-"""Blocks from one place where decoding can start to the next: 8 MCUs in 4:4:4, 6 in 4:2:2, 4 in 4:2:0, 24 in gray."""
+SEGMENT_BLOCKS = 12
+"""Blocks from one place where decoding can start to the next: 4 MCUs in 4:4:4, 3 in 4:2:2, 2 in 4:2:0, 12 in gray."""
 
 _STANDARD_HUFFMAN = tuple(STANDARD_HUFFMAN[name] for name in ("dc_luma", "ac_luma", "dc_chroma", "ac_chroma"))
 
@@ -52,16 +52,16 @@ SUBSAMPLINGS = ("444", "422", "420", "gray")
 MAX_SIDE = 65535
 """T.81: width and height are 16-bit fields."""
 
-INDEX_ENTRIES_PER_MARKER = 26_000
+INDEX_ENTRIES_PER_MARKER = 21_000
 INDEX_BUDGET = 1 / 80
 """An index may take this share of the entropy-coded bytes; without it, decoders start at restart markers only."""
 
 _INDEX_HEAD = struct.Struct("<5sBBHI")
 _INDEX_NAME = b"RFBG\0"
-_INDEX_VERSION = 2
-_ENTRY_BYTES = 2.5
-_MOST_SEGMENTS = 15
-_SEGMENT_COST_BITS = 96
+_INDEX_VERSION = 3
+_ENTRY_BYTES = 3
+_MOST_SEGMENTS = 255
+_SEGMENT_COST_BITS = 84
 """What a segment costs a decoder besides its bits: symbols count, and every block has two, however short."""
 
 _SOI, _EOI, _SOS, _DQT, _DHT, _DRI, _SOF0 = 0xD8, 0xD9, 0xDA, 0xDB, 0xC4, 0xDD, 0xC0
@@ -222,50 +222,46 @@ def index_markers(layout: Layout, lengths: NDArray[np.integer], stream_bytes: in
         stream_bytes: length of the stream with all markers.
     """
     affordable = int(stream_bytes * INDEX_BUDGET / _ENTRY_BYTES)
-    if affordable < 2 * layout.rows:
+    if affordable < layout.rows * max(2, -(-layout.segments_per_row // _MOST_SEGMENTS)):
         return b""
-    bits = lengths.astype(np.int64)
-    first = _entry_starts(bits, affordable)
-    entry_bits = np.add.reduceat(bits.ravel(), first)
-    if bits.max() >= 0xFFFF or entry_bits.max() > 0xFFFF:
+    first = _entry_starts(lengths, affordable)
+    entry_bits = np.add.reduceat(lengths.ravel(), first, dtype=np.int64)
+    if lengths.max() >= 0xFFFF or entry_bits.max() > 0xFFFF:
         return b""  # a stretch of near-incompressible noise: restart markers have to do
-    counts = np.diff(first, append=bits.size)
+    counts = np.diff(first, append=lengths.size)
     counts[np.append(first[1:], 0) % layout.segments_per_row == 0] = 0
+    lengths_coded, counts_coded = entry_bits.astype("<u2"), counts.astype(np.uint8)
     markers = []
     for at in range(0, first.size, INDEX_ENTRIES_PER_MARKER):
         part = slice(at, at + INDEX_ENTRIES_PER_MARKER)
-        halves = np.append(counts[part], [0] * (counts[part].size % 2)).astype(np.uint8)
         head = _INDEX_HEAD.pack(_INDEX_NAME, _INDEX_VERSION, 0, SEGMENT_BLOCKS, at)
-        entries = entry_bits[part].astype("<u2").tobytes() + (halves[::2] | halves[1::2] << 4).tobytes()
-        markers.append(_marker(_APP9, head + entries))
+        markers.append(_marker(_APP9, head + lengths_coded[part].tobytes() + counts_coded[part].tobytes()))
     return b"".join(markers)
 
 
-def _entry_starts(bits: NDArray[np.int64], affordable: int) -> NDArray[np.int64]:
+def _entry_starts(bits: NDArray[np.integer], affordable: int) -> NDArray[np.int64]:
     """Number of each entry's first segment: so many entries as are affordable, at least one per row, about equally much work.
 
     ``bits`` are those of each segment, shape (rows, segments per row).
     """
-    cost = bits + _SEGMENT_COST_BITS
-    end = np.cumsum(cost, 1)
-    middle = end - cost / 2
+    rows, per_row = bits.shape
+    # Twice the work up to the middle of each segment, in its row. 32 bits: this is done for every frame, while its viewer waits.
+    middle = np.cumsum(bits, 1, dtype=np.int32)
+    work = int(middle[:, -1].sum(dtype=np.int64)) + bits.size * _SEGMENT_COST_BITS
+    middle *= 2
+    middle -= bits.astype(np.int32)
+    middle += _SEGMENT_COST_BITS * np.arange(1, 2 * per_row, 2, dtype=np.int32)
     # Below half of the longest segment, more entries would not make the longest one any shorter.
-    target = max(end[:, -1].sum() / (affordable - len(bits)), cost.max() / 2)
+    target = max(work / (affordable - rows), (int(bits.max()) + _SEGMENT_COST_BITS) / 2)
+    begins = np.empty(bits.shape, bool)
     while True:
         # The segments whose middle falls into the same stretch of the row are an entry.
-        stretch = (middle * (1 / target)).astype(np.int32)
-        begins = np.ones(bits.shape, bool)
-        begins[:, 1:] = stretch[:, 1:] != stretch[:, :-1]
+        stretch = (middle * np.float32(1 / (2 * target))).astype(np.int32)
+        np.not_equal(stretch[:, 1:], stretch[:, :-1], out=begins[:, 1:])
+        begins[:, ::_MOST_SEGMENTS] = True
         first = np.flatnonzero(begins)
-        if first.size > affordable:
-            target *= 1.25
-            continue
-        counts = np.diff(first, append=bits.size)
-        ends_row = np.append(first[1:], 0) % bits.shape[1] == 0
-        pieces = np.where(ends_row, 1, -(-counts // _MOST_SEGMENTS))
-        if pieces.sum() <= affordable:
-            piece = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)
-            return np.repeat(first, pieces) + _MOST_SEGMENTS * piece
+        if first.size <= affordable or target > work:
+            return first
         target *= 1.25
 
 
@@ -357,12 +353,11 @@ def _index_entries(parts: dict[int, bytes], layout: Layout, stream_bytes: int) -
     all_bits, all_counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     entries = 0
     for first, part in sorted(parts.items()):
-        size = len(part) * 2 // 5
-        if first != entries or len(part) != 2 * size + -(-size // 2):
+        size, rest = divmod(len(part), _ENTRY_BYTES)
+        if first != entries or rest:
             raise ValueError("a part is missing or cut off")
-        halves = np.frombuffer(part, np.uint8, offset=2 * size)
         all_bits.append(np.frombuffer(part, "<u2", size).astype(np.int64))
-        all_counts.append(np.stack([halves & 15, halves >> 4], 1).ravel()[:size].astype(np.int64))
+        all_counts.append(np.frombuffer(part, np.uint8, offset=2 * size).astype(np.int64))
         entries += size
     bits, counts = np.concatenate(all_bits), np.concatenate(all_counts)
     ends_row = counts == 0

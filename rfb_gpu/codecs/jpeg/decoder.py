@@ -23,7 +23,7 @@ from .tables import AAN_SCALE, ZIGZAG, HuffmanTable
 
 __all__ = ["JpegDecoder"]
 
-_ENTRIES_PER_WORKGROUP = 32
+_ENTRIES_PER_WORKGROUP = 16
 """Of huffman_decode.wgsl: a divisor of 64."""
 _GROUP_BLOCKS = 96
 """Mirrors shaders/blocks.wgsl: blocks that a workgroup has room for."""
@@ -68,24 +68,46 @@ def _no_code(is_dc: bool) -> int:
     return _NO_CODE | (_COEFFICIENT if is_dc else _END_OF_BLOCK)
 
 
+@dataclass(frozen=True)
+class _DecodingTables:
+    words: NDArray[np.uint32]
+    """The buffer ``huffman`` of huffman_decode.wgsl: four tables for the next 10 bits, then the words of longer codes."""
+    long_codes: list[int]
+    """The frame's, modulo 2^32."""
+    end_lengths: list[int]
+    """The frame's."""
+
+
 @lru_cache(maxsize=8)
-def decoding_tables(tables: tuple[HuffmanTable, ...]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """The buffer ``huffman`` of huffman_decode.wgsl, four tables for the next 10 bits, then the words of longer codes; and the
-    frame's ``long_codes``, of shape (4,).
-    """
+def decoding_tables(tables: tuple[HuffmanTable, ...]) -> _DecodingTables:
+    """What huffman_decode.wgsl reads."""
     fast = np.zeros((4, _FAST_SIZE), np.uint16)
-    parts = [np.empty(0, np.uint32)]
+    parts = []
     end = fast.size // 2
-    long_codes = []
+    long_codes, end_lengths = [], []
     for i, table in enumerate(tables):
         short, long = _decoding_words(table, i % 2 == 0)
         fast[i] = _no_code(i % 2 == 0)
         fast[i, : len(short)] = short
         fast[i, len(short) : len(short) + len(long) // 64] = 0
-        long_codes.append(end - (len(short) << (16 - _FAST_BITS)))
+        long_codes.append((end - (len(short) << (16 - _FAST_BITS))) % 2**32)
         parts.append(long)
         end += len(long)
-    return np.concatenate([fast.view(np.uint32).ravel(), *parts[1:]]), np.array(long_codes).astype(np.uint32)
+        end_code, end_length = tables[i | 1].codes().get(0, (0, 0)) if i | 1 < len(tables) else (0, 0)
+        if i % 2 == 0:
+            end_lengths.append(end_length)
+        if end_length:
+            fast[i] = _with_end_of_block(fast[i], end_code, end_length)
+    words = np.concatenate([fast.view(np.uint32).ravel(), *parts])
+    return _DecodingTables(words, [*long_codes, 0, 0, 0, 0][:4], [*end_lengths, 0, 0, 0, 0][:4])
+
+
+def _with_end_of_block(fast: NDArray[np.uint16], code: int, length: int) -> NDArray[np.uint16]:
+    """The entries of a table, together with the end of the block where its code follows within the 10 bits."""
+    taken = fast & 31
+    after = (np.arange(_FAST_SIZE) << taken) % _FAST_SIZE >> max(_FAST_BITS - length, 0)
+    follows = (fast & _COEFFICIENT > 0) & (taken > 0) & (taken + length <= _FAST_BITS) & (after == code)
+    return np.where(follows, fast + length | _END_OF_BLOCK, fast).astype(np.uint16)
 
 
 def dequantisation_table(quantisers: NDArray[np.uint8]) -> bytes:
@@ -351,7 +373,7 @@ class JpegDecoder:
         # A coefficient takes two bits or more, so half the bit position is place enough; then a DC element per block.
         list_words = stream_bytes * 4 + blocks + 64
         chroma_samples = 64 * layout.rows * layout.mcus_per_row if layout.mcu_width > 8 else 0
-        huffman, long_codes = decoding_tables(file.huffman)
+        huffman = decoding_tables(file.huffman)
         frame = np.array(
             [
                 layout.width,
@@ -362,7 +384,8 @@ class JpegDecoder:
                 file.positions.size,
                 stream_words,
                 list_words,
-                *long_codes,
+                *huffman.long_codes,
+                *huffman.end_lengths,
             ],
             np.uint32,
         )
@@ -380,7 +403,7 @@ class JpegDecoder:
         self._reserve("segments", 8 * layout.rows * layout.segments_per_row)
         self._reserve("entry_dc", 16 * file.positions.size)
         self._reserve("chroma", 4 * chroma_samples)
-        self._reserve("huffman", huffman.nbytes)
+        self._reserve("huffman", huffman.words.nbytes)
 
         write = self._device.queue.write_buffer
         write(self._buffers["frame"], 0, frame)
@@ -392,7 +415,7 @@ class JpegDecoder:
             write(self._buffers["stream"], whole, bytes(file.stream[whole:]).ljust(4, b"\0"))
         write(self._buffers["entries"], 0, entries)
         if file.huffman != self._huffman:
-            write(self._buffers["huffman"], 0, huffman)
+            write(self._buffers["huffman"], 0, huffman.words)
             self._huffman = file.huffman
         if quantisers != self._quantisers:
             write(self._buffers["tables"], 0, dequantisation_table(file.quantisers))

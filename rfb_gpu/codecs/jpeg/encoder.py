@@ -37,9 +37,9 @@ from .tables import (
 __all__ = ["JpegEncoder", "check_source"]
 
 # Mirrors shaders/encoder_frame.wgsl.
-_RECORD_BYTES = 40
+_RECORD_BYTES = 56
 _PLACE_BYTES = 12
-_SEGMENTS_PER_SPAN = 4
+_SEGMENTS_PER_SPAN = 8
 _SPAN_BLOCKS = 96
 _FRAME_ORIGIN_OFFSET = 8
 _RESULT_STREAM_BYTES = 0  # words
@@ -257,8 +257,8 @@ class _Band:
         )
 
 
-# A part of a large frame's blocks is enough for the histogram: counting takes an atomic operation per symbol, many of them on the same
-# few counts.
+# A part of a large frame's blocks is enough for the histogram: counting takes an atomic operation per symbol, many of them on the
+# same few counts.
 _COUNTED_BLOCKS = 4096
 
 

@@ -4,7 +4,7 @@
 // out:      `places`: bit offset in the row before stuffing, bytes stuffed before it, the bits of the byte it begins in;
 //           `row_bytes`: length of each row
 // dispatch: (rows), 64 threads
-// moves:    60 bytes a span
+// moves:    80 bytes a span
 //
 // A row ends with a restart marker, so it starts on a byte and knows nothing of other rows. The prefix sum of bit lengths tells
 // where the bytes begin in each span's code; the record then says how many of them are 0xFF; their prefix sum gives the rest. A

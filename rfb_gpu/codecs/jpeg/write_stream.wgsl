@@ -151,7 +151,11 @@ fn write_stream(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
     if (thread < SEGMENTS_PER_SPAN / 2u) {
         let a = segment_starts[2u * thread];
         let b = segment_starts[2u * thread + 1u];
-        let c = select(segment_starts[min(2u * thread + 2u, SEGMENTS_PER_SPAN - 1u)], span_end, thread == 1u);
+        let c = select(
+            segment_starts[min(2u * thread + 2u, SEGMENTS_PER_SPAN - 1u)],
+            span_end,
+            2u * thread + 2u == SEGMENTS_PER_SPAN,
+        );
         let lengths = min(b - a, LONGEST) | (min(c - b, LONGEST) << 16u);
         atomicStore(&result[RESULT_SEGMENTS + span * (SEGMENTS_PER_SPAN / 2u) + thread], lengths);
     }

@@ -31,7 +31,7 @@ struct Tables {
 @group(0) @binding(4) var<storage, read> entry_dc: array<vec4i>;
 
 var<workgroup> words: array<atomic<u32>, SHARED_WORDS>;
-var<workgroup> dc_before: array<atomic<i32>, 36>;       // by segment of the workgroup and component
+var<workgroup> dc_before: array<atomic<i32>, 72>;       // by segment of the workgroup and component
 
 /// What DC stands for when it is 0. The fraction is larger than all rounding errors: halves go up, as in libjpeg, where to the nearest
 /// even number would make white grey at one quality in eight.
@@ -92,7 +92,7 @@ fn decode_blocks(row: u32, first_segment: u32, thread: u32) {
 #unroll i 0..32
     atomicStore(&words[thread * BLOCK_WORDS + $i], 0u);
 #end
-    if (thread < 36u) {
+    if (thread < 72u) {
         atomicStore(&dc_before[thread], 0);
     }
     workgroupBarrier();

@@ -12,10 +12,11 @@ struct Frame {
     stream_words: u32,      // the last one filled up with zeros
     list_words: u32,        // capacity of `list`
     long_codes: vec4u,      // by Huffman table: what to add to 16 bits for their place in `huffman`, modulo 2^32
+    end_lengths: vec4u,     // bits of the code for the end of a block, of luma and of chroma
 }
 
-const SEGMENT_BLOCKS = 24u;
-const SEGMENT_COEFFICIENTS = 1536u;
+const SEGMENT_BLOCKS = 12u;
+const SEGMENT_COEFFICIENTS = 768u;
 // What `segments` says of a segment besides where its part of the list begins: the part's length and, from this bit on, its entry.
 const SEGMENT_ENTRY_SHIFT = 11u;
 const LUMA_BLOCKS = LUMA_ACROSS * LUMA_DOWN;

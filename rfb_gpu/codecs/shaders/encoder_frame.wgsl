@@ -18,15 +18,15 @@ struct Frame {
     count_every: u32,       // one block of so many is counted for the histogram
 }
 
-const SEGMENT_BLOCKS = 24u;
-const SEGMENTS_PER_SPAN = 4u;
+const SEGMENT_BLOCKS = 12u;
+const SEGMENTS_PER_SPAN = 8u;
 const SPAN_BLOCKS = 96u;
 const MCUS_PER_SPAN = MCUS_PER_SEGMENT * SEGMENTS_PER_SPAN;
 
 // A span's code, by encode_span. It lies in `scratch` at span_words times the number of the span.
 struct Record {
     stuffing: array<u32, 4>,        // 0xFF bytes in it, 16 bits each, if its first whole byte began 0, 1, ... 7 bits into it
-    segment_ends: array<u32, 4>,    // bits from its beginning to the end of each of its segments
+    segment_ends: array<u32, 8>,    // bits from its beginning to the end of each of its segments
     head: u32,                      // its first 8 bits, zeros where it has fewer
     tail: u32,                      // its last 8 bits, likewise
 }
