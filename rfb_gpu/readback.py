@@ -176,8 +176,8 @@ class Readback:
         self._staging: wgpu.GPUBuffer | None = None
         self._copied = 0
 
-    def record(self, commands: wgpu.GPUCommandEncoder) -> None:
-        """Records the copy of as much as is expected."""
+    def prepare(self) -> tuple[wgpu.GPUBuffer, wgpu.GPUBuffer, int]:
+        """The copy to record: from which buffer, to which, and how many bytes, as many as are expected."""
         longest = max(self._history, default=0)
         guess = int(longest * self.HEADROOM) + self.SPARE_BYTES
         self._copied = min(-(-guess // self.ALIGNMENT) * self.ALIGNMENT, self._source.size)
@@ -191,7 +191,7 @@ class Readback:
                 size=size,
                 usage=wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.MAP_READ,
             )
-        commands.copy_buffer_to_buffer(self._source, 0, self._staging, 0, self._copied)
+        return self._source, self._staging, self._copied
 
     def read(self, length_of: Callable[[memoryview], int]) -> Generator[Wait, None, _Mapped]:
         """Waits for the copy and gives its bytes, mapped; ``length_of(head)`` tells how many there are in truth.

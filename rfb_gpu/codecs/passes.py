@@ -1,4 +1,4 @@
-"""Compute passes: the stages of a codec recorded one after the other, and timed for whom it interests."""
+"""Compute passes: the stages of a codec submitted one after the other, and timed for whom it interests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import wgpu
 
-__all__ = ["Profiler", "Stage", "record"]
+from . import native
+
+__all__ = ["Copy", "Profiler", "Stage", "submit"]
 
 
 class Stage(NamedTuple):
@@ -20,10 +22,28 @@ class Stage(NamedTuple):
     workgroups: tuple[int, ...]
 
 
-def record(
-    commands: wgpu.GPUCommandEncoder, stages: Sequence[Stage], profiler: Profiler | None = None
+class Copy(NamedTuple):
+    """A copy of the first bytes of a buffer to another's."""
+
+    source: wgpu.GPUBuffer
+    target: wgpu.GPUBuffer
+    size: int
+
+
+def submit(
+    device: wgpu.GPUDevice,
+    stages: Sequence[Stage],
+    copies: Sequence[Copy] = (),
+    profiler: Profiler | None = None,
 ) -> None:
-    """Records the stages as one compute pass, or each as one of its own if their times are wanted."""
+    """Submits the stages, as one compute pass, or each as one of its own if their times are wanted; and then the copies."""
+    direct = native.load()
+    if direct is not None and profiler is None:
+        direct.submit(device, stages, copies)
+        return
+    commands = device.create_command_encoder(label="rfb_gpu")
+    if profiler:
+        profiler.begin()
     apart = profiler is not None and profiler.each_stage
     for group in [[stage] for stage in stages] if apart else [stages]:
         stamps = profiler.next_pass(group[0].name if apart else "gpu") if profiler else None
@@ -33,6 +53,11 @@ def record(
             compute.set_bind_group(0, stage.bind_group)
             compute.dispatch_workgroups(*stage.workgroups)
         compute.end()
+    if profiler:
+        profiler.end(commands)
+    for copy in copies:
+        commands.copy_buffer_to_buffer(copy.source, 0, copy.target, 0, copy.size)
+    device.queue.submit([commands.finish()])
 
 
 class Profiler:

@@ -758,7 +758,7 @@ def test_every_argument_of_the_base_class(run):
     "arguments, error, match",
     [
         ({"quality": 0}, ValueError, "from 1 to 100"),
-        ({"subsampling": "411"}, ValueError, "'444', '420'"),
+        ({"subsampling": "411"}, ValueError, "'444', '422', '420', 'gray'"),
         ({"encoder": "fast"}, ValueError, "'auto', 'gpu', 'cpu'"),
         ({"decoder": "fast"}, ValueError, "'auto', 'webgpu', 'browser'"),
         ({"lossless_delay": -1}, ValueError, "lossless_delay"),

@@ -16,7 +16,7 @@ import simplejpeg
 import wgpu
 from numpy.typing import NDArray
 
-from ..passes import Profiler, Stage, record
+from ..passes import Profiler, Stage, submit
 from ..wgsl import assemble, shader_module
 from .bitstream import CorruptJpegError, ForeignJpegError, JpegFile, Layout, parse
 from .tables import AAN_SCALE, ZIGZAG, HuffmanTable
@@ -265,12 +265,9 @@ class JpegDecoder:
         self._upload(file)
 
         plan = _plan(file)
-        commands = self._device.create_command_encoder(label="rfb_gpu jpeg decode")
-        if self._profiler:
-            self._profiler.begin()
         stages = _stages_of(self._device)
-        record(
-            commands,
+        submit(
+            self._device,
             [
                 Stage(
                     dispatch.stage,
@@ -280,11 +277,8 @@ class JpegDecoder:
                 )
                 for dispatch in plan
             ],
-            self._profiler,
+            profiler=self._profiler,
         )
-        if self._profiler:
-            self._profiler.end(commands)
-        self._device.queue.submit([commands.finish()])
         return out
 
     def timings(self) -> dict[str, float]:

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from ...readback import GPUFuture, Readback
 from ..frame import EncodedFrame
-from ..passes import Profiler, Stage, record
+from ..passes import Copy, Profiler, Stage, submit
 from ..wgsl import assemble, shader_module
 from .bitstream import MAX_SIDE, Layout, file_head, index_markers
 from .huffman import HISTOGRAM_PARTS, STANDARD_TABLES, AdaptiveHuffman
@@ -108,6 +108,9 @@ def _encoding_tables(quantisers: bytes, huffman: tuple[HuffmanTable, ...]) -> by
             extra_bits = symbol & 15 if name.startswith("ac") else symbol
             codes[part.start + symbol] = (code << extra_bits) << 5 | (length + extra_bits)
     return reciprocal.tobytes() + codes.tobytes()
+
+
+_layout = lru_cache(maxsize=64)(Layout)
 
 
 @lru_cache(maxsize=128)
@@ -470,7 +473,7 @@ class JpegEncoder(JpegSettings):
         while not self.ready:
             self._in_flight[0].result()
 
-        layout = Layout(width, height, self._subsampling)
+        layout = _layout(width, height, self._subsampling)
         quantisers = self._quantisers or _quantisers(self._quality)
         huffman = self._huffman.tables if self._huffman else STANDARD_TABLES
         plan = self._plan_for(layout, quantisers)
@@ -481,25 +484,16 @@ class JpegEncoder(JpegSettings):
         plan.use_tables(quantisers, huffman)
         plan.use_origin(x, y)
 
-        commands = self._device.create_command_encoder(label="rfb_gpu jpeg")
-        if self._profiler:
-            self._profiler.begin()
+        stages = []
         for band, (encode_group, place_group, write_group) in zip(plan.bands, groups, strict=True):
             spans = (_spans_per_row(layout), band.rows)
-            record(
-                commands,
-                [
-                    Stage("encode_span", encode_span, encode_group, spans),
-                    Stage("place_spans", place_spans, place_group, (band.rows,)),
-                    Stage("write_stream", write_stream, write_group, spans),
-                ],
-                self._profiler,
-            )
-        if self._profiler:
-            self._profiler.end(commands)
-        for readback in slot.readbacks:
-            readback.record(commands)
-        self._device.queue.submit([commands.finish()])
+            stages += [
+                Stage("encode_span", encode_span, encode_group, spans),
+                Stage("place_spans", place_spans, place_group, (band.rows,)),
+                Stage("write_stream", write_stream, write_group, spans),
+            ]
+        copies = [Copy(*readback.prepare()) for readback in slot.readbacks]
+        submit(self._device, stages, copies, self._profiler)
 
         slot.busy = True
         submitted = time.perf_counter()

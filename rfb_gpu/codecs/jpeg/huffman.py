@@ -47,14 +47,20 @@ class AdaptiveHuffman:
     """
 
     WORTH_IT = 0.02
+    EVERY = 4
+    """Frames from one look at the histogram to the next: it takes a tenth of a millisecond, on the thread that draws."""
 
     def __init__(self) -> None:
         self.tables = STANDARD_TABLES
         self._lengths = _lengths(self.tables)
+        self._frames = 0
         self._unavoidable = 0.0  # above the entropy, by the best tables last time: a share of all bits
 
     def observe(self, histogram: NDArray[np.integer]) -> None:
         """Takes note of how often each symbol came: shape (544,), see ``HISTOGRAM_PARTS``."""
+        self._frames += 1
+        if self._frames % self.EVERY != 1:
+            return
         code_bits = int(histogram @ self._lengths)
         entropy = sum(_entropy_bits(histogram[part]) for part in HISTOGRAM_PARTS.values())
         bits = code_bits + int(histogram @ _EXTRA_BITS)

@@ -185,7 +185,8 @@ fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
         let size = (word >> 5u) & 15u;
         let has_coefficient = (word & TABLE_COEFFICIENT) != 0u;
         // The code for the end of the block, where it is part of the length. No such code follows the last position.
-        let end_length = select(0u, frame.end_lengths[table >> 1u], (word & TABLE_ENDS_LATER) == TABLE_ENDS_LATER);
+        let end_of_block = select(frame.end_lengths.x, frame.end_lengths.y, table >= 2u);
+        let end_length = select(0u, end_of_block, (word & TABLE_ENDS_LATER) == TABLE_ENDS_LATER);
         let ends_block = z >= 63u || (word & TABLE_ENDS_BLOCK) != 0u;
         let length = (word & TABLE_LENGTH) - end_length;
         let extra = window << (length - size);
