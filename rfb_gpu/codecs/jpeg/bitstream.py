@@ -61,6 +61,7 @@ _INDEX_NAME = b"RFBG\0"
 _INDEX_VERSION = 3
 _ENTRY_BYTES = 3
 _MOST_SEGMENTS = 255
+_INDEX_CHUNK = 8192
 _SEGMENT_COST_BITS = 84
 """What a segment costs a decoder besides its bits: symbols count, and every block has two, however short."""
 
@@ -245,19 +246,25 @@ def _entry_starts(bits: NDArray[np.integer], affordable: int) -> NDArray[np.int6
     ``bits`` are those of each segment, shape (rows, segments per row).
     """
     rows, per_row = bits.shape
-    # Twice the work up to the middle of each segment, in its row. 32 bits: this is done for every frame, while its viewer waits.
-    middle = np.cumsum(bits, 1, dtype=np.int32)
-    work = int(middle[:, -1].sum(dtype=np.int64)) + bits.size * _SEGMENT_COST_BITS
-    middle *= 2
-    middle -= bits.astype(np.int32)
-    middle += _SEGMENT_COST_BITS * np.arange(1, 2 * per_row, 2, dtype=np.int32)
+    work = int(bits.sum(dtype=np.int64)) + bits.size * _SEGMENT_COST_BITS
     # Below half of the longest segment, more entries would not make the longest one any shorter.
     target = max(work / (affordable - rows), (int(bits.max()) + _SEGMENT_COST_BITS) / 2)
+    costs = _SEGMENT_COST_BITS * np.arange(1, 2 * per_row, 2, dtype=np.int32)
     begins = np.empty(bits.shape, bool)
+    # This is done for every frame, while its viewer waits: in 32 bits, and a few rows at a time, because the system takes longer to
+    # give memory for larger arrays than the arithmetic takes.
+    step = max(_INDEX_CHUNK // per_row, 1)
     while True:
-        # The segments whose middle falls into the same stretch of the row are an entry.
-        stretch = (middle * np.float32(1 / (2 * target))).astype(np.int32)
-        np.not_equal(stretch[:, 1:], stretch[:, :-1], out=begins[:, 1:])
+        for top in range(0, rows, step):
+            part = bits[top : top + step]
+            # Twice the work up to the middle of each segment, in its row.
+            middle = np.cumsum(part, 1, dtype=np.int32)
+            middle *= 2
+            middle -= part
+            middle += costs
+            # The segments whose middle falls into the same stretch of the row are an entry.
+            stretch = (middle * np.float32(1 / (2 * target))).astype(np.int32)
+            np.not_equal(stretch[:, 1:], stretch[:, :-1], out=begins[top : top + step, 1:])
         begins[:, ::_MOST_SEGMENTS] = True
         first = np.flatnonzero(begins)
         if first.size <= affordable or target > work:
