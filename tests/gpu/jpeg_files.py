@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from PIL import Image
 
-from rfb_gpu.codecs.jpeg.bitstream import Layout, file_head, index_markers
+from rfb_gpu.codecs.jpeg.bitstream import Layout, entry_work, file_head, index_markers
 from rfb_gpu.codecs.jpeg.tables import quantisation_tables
 from tests.reference import jpeg as reference
 
@@ -23,11 +23,10 @@ def reference_file(rgb: np.ndarray, quality: int, subsampling: str, with_index: 
     stream = reference.write_stream(segments)
     index = b""
     if with_index:
-        places, lengths = reference.place_segments(segments)
-        starts = np.cumsum([0, *lengths[:-1]]).repeat(layout.segments_per_row)
-        positions = (starts + places[:, 0] // 8 + places[:, 1]) * 8 + places[:, 0] % 8
-        segment_bits = np.diff(positions, append=len(stream) * 8).reshape(layout.rows, -1)
-        index = index_markers(layout, segment_bits, len(stream))
+        entries = reference.index_of(
+            segments, entry_work(layout, len(stream), len(segments) * len(segments[0]))
+        )
+        index = index_markers(layout, entries, len(stream))
     first, rest = file_head(layout, quantisation_tables(quality))
     return first + index + rest + stream
 

@@ -5,7 +5,7 @@ import pytest
 import wgpu
 
 from rfb_gpu import JpegDecoder, JpegEncoder
-from rfb_gpu.codecs.jpeg.bitstream import SEGMENT_BLOCKS, Layout, parse
+from rfb_gpu.codecs.jpeg.bitstream import FIRST_ENTRY_WORK, SEGMENT_BLOCKS, Layout, parse
 from tests.gpu.helpers import image_of, picture, texture_of
 from tests.gpu.jpeg_files import reference_file
 from tests.reference import jpeg as reference
@@ -93,7 +93,7 @@ def test_encoder_stages(device, kind, width, height, quality, subsampling):
 
     # Code to places.
     places, lengths = reference.place_segments(spans)
-    found = words(device, plan.places, 3 * len(flat)).reshape(-1, 3)
+    found = words(device, plan.places, 4 * len(flat)).reshape(-1, 4)
     np.testing.assert_array_equal(found[:, :2], places)
     for row in range(layout.rows):
         before = ""
@@ -101,7 +101,16 @@ def test_encoder_stages(device, kind, width, height, quality, subsampling):
             head = before[len(before) // 8 * 8 :]
             assert found[row * len(spans[row]) + i, 2] == int(head or "0", 2)
             before += code
-    np.testing.assert_array_equal(words(device, plan.row_bytes, layout.rows), lengths)
+    begins = reference.index_entries(segments, FIRST_ENTRY_WORK)
+    rows = words(device, plan.rows, 2 * layout.rows).reshape(-1, 2)
+    np.testing.assert_array_equal(rows[:, 0], lengths)
+    np.testing.assert_array_equal(rows[:, 1], [sum(row) for row in begins])
+
+    # Places to the index.
+    expected = reference.index_of(segments, FIRST_ENTRY_WORK)
+    result = words(device, plan.slots[0].results[0], 560 + 2 * len(expected))
+    assert result[2] == len(expected)
+    np.testing.assert_array_equal(result[560:].reshape(-1, 2), expected)
 
     # Places to bytes.
     stream = reference.write_stream(segments)

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from .tables import STANDARD_HUFFMAN, ZIGZAG, HuffmanTable
 
 __all__ = [
+    "FIRST_ENTRY_WORK",
     "SEGMENT_BLOCKS",
     "SUBSAMPLINGS",
     "CorruptJpegError",
@@ -34,6 +35,7 @@ __all__ = [
     "JpegError",
     "JpegFile",
     "Layout",
+    "entry_work",
     "file_head",
     "index_markers",
     "parse",
@@ -60,10 +62,14 @@ _INDEX_HEAD = struct.Struct("<5sBBHI")
 _INDEX_NAME = b"RFBG\0"
 _INDEX_VERSION = 3
 _ENTRY_BYTES = 3
-_MOST_SEGMENTS = 255
-_INDEX_CHUNK = 8192
-_SEGMENT_COST_BITS = 84
-"""What a segment costs a decoder besides its bits: symbols count, and every block has two, however short."""
+_OVER_BUDGET = 1.1
+"""Shares are known beforehand only about."""
+
+# Mirrors place_spans.wgsl.
+MOST_SEGMENTS = 255
+SEGMENT_WORK = 84
+FIRST_ENTRY_WORK = 2400
+"""For a frame without another before it; in bits."""
 
 _SOI, _EOI, _SOS, _DQT, _DHT, _DRI, _SOF0 = 0xD8, 0xD9, 0xDA, 0xDB, 0xC4, 0xDD, 0xC0
 _APP0, _APP9 = 0xE0, 0xE9
@@ -213,63 +219,53 @@ def file_head(
     return first, rest
 
 
-def index_markers(layout: Layout, lengths: NDArray[np.integer], stream_bytes: int) -> bytes:
+def index_markers(layout: Layout, entries: NDArray[np.integer], stream_bytes: int) -> bytes:
     """The APP9 markers for a stream, or nothing where an index is not worth it or cannot be written.
 
     Arguments:
         layout: of the frame.
-        lengths: bits from the start of every segment to the start of the next in the stream, shape (rows, segments_per_row);
-            65535 stands for more as well.
+        entries: for each the bit position in the stream and the number of the first segment, in their order, shape (entries, 2);
+            every MCU row begins one.
         stream_bytes: length of the stream with all markers.
     """
-    affordable = int(stream_bytes * INDEX_BUDGET / _ENTRY_BYTES)
-    if affordable < layout.rows * max(2, -(-layout.segments_per_row // _MOST_SEGMENTS)):
+    positions, first = entries.T.astype(np.int64)
+    affordable = stream_bytes * INDEX_BUDGET * _OVER_BUDGET / _ENTRY_BYTES
+    begins_row = first % layout.segments_per_row == 0
+    while first.size > affordable:
+        if first.size == layout.rows:
+            return b""
+        # A frame of much fewer bytes than the one before.
+        keep = begins_row | (np.arange(first.size) % 2 == 0)
+        if keep.all():
+            keep = begins_row
+        positions, first, begins_row = positions[keep], first[keep], begins_row[keep]
+    if first.size < 2 * layout.rows:
         return b""
-    first = _entry_starts(lengths, affordable)
-    entry_bits = np.add.reduceat(lengths.ravel(), first, dtype=np.int64)
-    if lengths.max() >= 0xFFFF or entry_bits.max() > 0xFFFF:
+    bits = np.append(positions[1:], stream_bytes * 8) - positions
+    counts = np.append(first[1:], layout.rows * layout.segments_per_row) - first
+    ends_row = np.append(begins_row[1:], True)
+    if bits.max() > 0xFFFF or counts[~ends_row].max(initial=0) > MOST_SEGMENTS:
         return b""  # a stretch of near-incompressible noise: restart markers have to do
-    counts = np.diff(first, append=lengths.size)
-    counts[np.append(first[1:], 0) % layout.segments_per_row == 0] = 0
-    lengths_coded, counts_coded = entry_bits.astype("<u2"), counts.astype(np.uint8)
+    counts[ends_row] = 0
+    bits_coded, counts_coded = bits.astype("<u2"), counts.astype(np.uint8)
     markers = []
     for at in range(0, first.size, INDEX_ENTRIES_PER_MARKER):
         part = slice(at, at + INDEX_ENTRIES_PER_MARKER)
         head = _INDEX_HEAD.pack(_INDEX_NAME, _INDEX_VERSION, 0, SEGMENT_BLOCKS, at)
-        markers.append(_marker(_APP9, head + lengths_coded[part].tobytes() + counts_coded[part].tobytes()))
+        markers.append(_marker(_APP9, head + bits_coded[part].tobytes() + counts_coded[part].tobytes()))
     return b"".join(markers)
 
 
-def _entry_starts(bits: NDArray[np.integer], affordable: int) -> NDArray[np.int64]:
-    """Number of each entry's first segment: so many entries as are affordable, at least one per row, about equally much work.
+def entry_work(layout: Layout, stream_bytes: int, capacity: int) -> int:
+    """About how much work an entry shall be so that the index of a stream of this length takes its budget: bits, and
+    ``SEGMENT_WORK`` for each segment. In steps, since it need not be exact and every change is an upload.
 
-    ``bits`` are those of each segment, shape (rows, segments per row).
+    ``capacity`` is the most entries that there may be.
     """
-    rows, per_row = bits.shape
-    work = int(bits.sum(dtype=np.int64)) + bits.size * _SEGMENT_COST_BITS
-    # Below half of the longest segment, more entries would not make the longest one any shorter.
-    target = max(work / (affordable - rows), (int(bits.max()) + _SEGMENT_COST_BITS) / 2)
-    costs = _SEGMENT_COST_BITS * np.arange(1, 2 * per_row, 2, dtype=np.int32)
-    begins = np.empty(bits.shape, bool)
-    # This is done for every frame, while its viewer waits: in 32 bits, and a few rows at a time, because the system takes longer to
-    # give memory for larger arrays than the arithmetic takes.
-    step = max(_INDEX_CHUNK // per_row, 1)
-    while True:
-        for top in range(0, rows, step):
-            part = bits[top : top + step]
-            # Twice the work up to the middle of each segment, in its row.
-            middle = np.cumsum(part, 1, dtype=np.int32)
-            middle *= 2
-            middle -= part
-            middle += costs
-            # The segments whose middle falls into the same stretch of the row are an entry.
-            stretch = (middle * np.float32(1 / (2 * target))).astype(np.int32)
-            np.not_equal(stretch[:, 1:], stretch[:, :-1], out=begins[top : top + step, 1:])
-        begins[:, ::_MOST_SEGMENTS] = True
-        first = np.flatnonzero(begins)
-        if first.size <= affordable or target > work:
-            return first
-        target *= 1.25
+    work = 8 * stream_bytes + layout.rows * layout.segments_per_row * SEGMENT_WORK
+    entries = min(stream_bytes * INDEX_BUDGET / _ENTRY_BYTES, 0.9 * capacity) - layout.rows / 2
+    exact = work / max(entries, layout.rows)
+    return int(2 ** (np.ceil(8 * np.log2(max(exact, 1))) / 8))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from ...readback import GPUFuture, Readback
 from ..frame import EncodedFrame
 from ..passes import Copy, Profiler, Stage, submit
 from ..wgsl import assemble, shader_module
-from .bitstream import MAX_SIDE, Layout, file_head, index_markers
+from .bitstream import FIRST_ENTRY_WORK, MAX_SIDE, Layout, entry_work, file_head, index_markers
 from .huffman import HISTOGRAM_PARTS, STANDARD_TABLES, AdaptiveHuffman
 from .settings import JpegSettings
 from .tables import (
@@ -38,14 +38,18 @@ __all__ = ["JpegEncoder", "check_source"]
 
 # Mirrors shaders/encoder_frame.wgsl.
 _RECORD_BYTES = 56
-_PLACE_BYTES = 12
+_PLACE_BYTES = 16
+_ROW_BYTES = 8
+_ENTRY_BYTES = 8
 _SEGMENTS_PER_SPAN = 8
 _SPAN_BLOCKS = 96
 _FRAME_ORIGIN_OFFSET = 8
+_FRAME_ENTRY_WORK_OFFSET = 52
 _RESULT_STREAM_BYTES = 0  # words
 _RESULT_FLAGS = 1
+_RESULT_ENTRY_COUNT = 2
 _RESULT_HISTOGRAM = slice(16, 560)
-_RESULT_SEGMENTS = 560
+_RESULT_ENTRIES = 560
 _FLAG_OVERFLOW = 1
 _HISTOGRAM_SIZE = _RESULT_HISTOGRAM.stop - _RESULT_HISTOGRAM.start
 _TABLES_BYTES = 4 * (128 + _HISTOGRAM_SIZE)
@@ -61,8 +65,14 @@ def _align(size: float, to: int = _ALIGNMENT) -> int:
     return -(-int(size) // to) * to
 
 
-def check_source(texture: wgpu.GPUTexture, device: wgpu.GPUDevice, usage: str = "TEXTURE_BINDING") -> None:
-    """Raises an error that names the cure when a texture cannot be encoded."""
+def check_source(
+    texture: wgpu.GPUTexture,
+    device: wgpu.GPUDevice,
+    usage: str = "TEXTURE_BINDING",
+    *,
+    is_view: bool = False,
+) -> None:
+    """Raises an error that names the cure when a texture, or with ``is_view`` a view of it, cannot be encoded."""
     if not isinstance(texture, wgpu.GPUTexture):
         raise TypeError(f"encode() takes a wgpu.GPUTexture, not {type(texture).__name__}")
     if texture._device is not device:
@@ -76,8 +86,10 @@ def check_source(texture: wgpu.GPUTexture, device: wgpu.GPUDevice, usage: str = 
             f"texture format {texture.format!r} cannot be encoded, only {', '.join(_SOURCE_FORMATS)}"
         )
     width, height, layers = texture.size
-    if texture.dimension != "2d" or layers != 1 or texture.sample_count != 1:
-        raise ValueError("only plain 2D textures can be encoded: no layers, no multisampling")
+    if texture.dimension != "2d" or texture.sample_count != 1:
+        raise ValueError("only plain 2D textures can be encoded: no multisampling")
+    if layers != 1 and not is_view:
+        raise ValueError("the texture has layers: give a view of one layer")
     if max(width, height) > MAX_SIDE:
         raise ValueError(f"a JPEG has at most {MAX_SIDE} pixels a side, the texture is {width}x{height}")
 
@@ -228,7 +240,8 @@ class _Band:
         self.first_row = first_row
         self.rows = rows
         self.spans = rows * spans_per_row
-        self.stream_start = _align((_RESULT_SEGMENTS + self.spans * _SEGMENTS_PER_SPAN // 2) * 4, 16)
+        self.entry_capacity = _entry_capacity(rows * layout.segments_per_row)
+        self.stream_start = _align(4 * _RESULT_ENTRIES + _ENTRY_BYTES * self.entry_capacity, 16)
         self.stream_capacity = _align(self.spans * span_words * 4 * _STUFFING_ALLOWANCE + 4 * rows)
         self.result_bytes = _align(self.stream_start + self.stream_capacity)
         is_last = first_row + rows == layout.rows
@@ -250,8 +263,8 @@ class _Band:
                     is_last,
                     # Odd, so that it goes through all components.
                     self.spans * _SPAN_BLOCKS // _COUNTED_BLOCKS | 1,
-                    0,
-                    0,
+                    FIRST_ENTRY_WORK,
+                    self.entry_capacity,
                     0,
                 ],
                 np.uint32,
@@ -263,6 +276,14 @@ class _Band:
 # A part of a large frame's blocks is enough for the histogram: counting takes an atomic operation per symbol, many of them on the
 # same few counts.
 _COUNTED_BLOCKS = 4096
+
+
+_LEAST_ENTRY_CAPACITY = 1024
+
+
+def _entry_capacity(segments: int) -> int:
+    """Entries that a result has room for: more than an index can afford but where the picture is noise."""
+    return min(segments, max(segments // 4, _LEAST_ENTRY_CAPACITY))
 
 
 def _spans_per_row(layout: Layout) -> int:
@@ -291,6 +312,7 @@ class _Plan:
         self._device = device
         self._tables: tuple[bytes, tuple[HuffmanTable, ...]] | None = None
         self._origin = (0, 0)
+        self._entry_work = FIRST_ENTRY_WORK
         self.layout = layout
         self.mcu_bits = mcu_bits
         spans_per_row = _spans_per_row(layout)
@@ -299,11 +321,11 @@ class _Plan:
         )
         row_bytes = spans_per_row * span_words * 4
         most_bytes = min(device.limits["max-storage-buffer-binding-size"], device.limits["max-buffer-size"])
-        head_bytes = 4 * (_RESULT_SEGMENTS + spans_per_row * _SEGMENTS_PER_SPAN) + 4 * _ALIGNMENT
+        head_bytes = 4 * _RESULT_ENTRIES + _ENTRY_BYTES * _LEAST_ENTRY_CAPACITY + 4 * _ALIGNMENT
         rows_per_band = int(
             min(
                 (most_bytes - head_bytes)
-                / (row_bytes * _STUFFING_ALLOWANCE + 2 * spans_per_row * _SEGMENTS_PER_SPAN + 4),
+                / (row_bytes * _STUFFING_ALLOWANCE + _ENTRY_BYTES * layout.segments_per_row + 4),
                 device.limits["max-compute-workgroups-per-dimension"],
                 layout.rows,
             )
@@ -331,7 +353,7 @@ class _Plan:
         self.scratch = buffer("scratch", spans * span_words * 4)
         self.records = buffer("records", spans * _RECORD_BYTES)
         self.places = buffer("places", spans * _PLACE_BYTES)
-        self.row_bytes = buffer("row lengths", rows_per_band * 4)
+        self.rows = buffer("rows", rows_per_band * _ROW_BYTES)
         self.slots = [_Slot(device, self.bands, deque(maxlen=Readback.HISTORY)) for _ in range(slots)]
         self.bind_groups: OrderedDict[int, tuple[Any, list[list[list[wgpu.GPUBindGroup]]]]] = OrderedDict()
         self.retired = False
@@ -351,13 +373,22 @@ class _Plan:
                     band.frame, _FRAME_ORIGIN_OFFSET, np.array([x, y], np.uint32).tobytes()
                 )
 
+    def use_entry_work(self, work: int) -> None:
+        """Has the frames that are submitted from now on get an index with entries of about so much work."""
+        if work != self._entry_work:
+            self._entry_work = work
+            for band in self.bands:
+                self._device.queue.write_buffer(
+                    band.frame, _FRAME_ENTRY_WORK_OFFSET, np.array([work], np.uint32).tobytes()
+                )
+
     def fits(self, layout: Layout, mcu_bits: int) -> bool:
         # Not kept when it is more than twice as large as needed: memory follows the quality down as well.
         return layout == self.layout and mcu_bits <= self.mcu_bits <= 2 * mcu_bits + 64
 
     def destroy(self) -> None:
         self.bind_groups.clear()
-        for buffer in (self.tables, self.scratch, self.records, self.places, self.row_bytes):
+        for buffer in (self.tables, self.scratch, self.records, self.places, self.rows):
             buffer.destroy()
         for band in self.bands:
             band.frame.destroy()
@@ -435,6 +466,7 @@ class JpegEncoder(JpegSettings):
         self._slot_count = slots
         self._quantisers = b"" if quantisation is None else check_quantisation(quantisation).tobytes()
         self._huffman = AdaptiveHuffman() if huffman == "adaptive" else None
+        self._entry_work = FIRST_ENTRY_WORK
         self._dpi = dpi
         self._plan: _Plan | None = None
         self._in_flight: deque[GPUFuture[EncodedFrame]] = deque()
@@ -448,17 +480,20 @@ class JpegEncoder(JpegSettings):
         return len(self._in_flight) < self._slot_count
 
     def encode(
-        self, texture: wgpu.GPUTexture, *, rect: tuple[int, int, int, int] | None = None
+        self,
+        texture: wgpu.GPUTexture | wgpu.GPUTextureView,
+        *,
+        rect: tuple[int, int, int, int] | None = None,
     ) -> GPUFuture[EncodedFrame]:
         """Encodes what the texture holds once all work submitted so far is done.
 
         The texture may be drawn to, and destroyed, right after this call; not destroyed before it, which wgpu answers by ending
-        the process. Returns at once, except when all slots are in flight: then
-        it first waits for the oldest frame.
+        the process. Returns at once, except when all slots are in flight: then it first waits for the oldest frame.
 
         Arguments:
             texture: 2D, ``rgba8unorm`` or ``bgra8unorm`` or their ``-srgb`` forms, with usage ``TEXTURE_BINDING``. Its
-                8-bit numbers are taken as sRGB-encoded, with either form.
+                8-bit numbers are taken as sRGB-encoded, with either form. Of a texture with layers, a 2D view of one, of its
+                first mip level.
             rect: x, y, width and height in pixels of the part to encode; None for all of it.
 
         Raises:
@@ -468,7 +503,10 @@ class JpegEncoder(JpegSettings):
         began = time.perf_counter()
         if self._closed:
             raise RuntimeError("the encoder is closed")
-        check_source(texture, self._device)
+        source = texture
+        if isinstance(texture, wgpu.GPUTextureView):
+            texture = texture.texture
+        check_source(texture, self._device, is_view=source is not texture)
         x, y, width, height = _part(texture, rect)
         while not self.ready:
             self._in_flight[0].result()
@@ -478,11 +516,12 @@ class JpegEncoder(JpegSettings):
         huffman = self._huffman.tables if self._huffman else STANDARD_TABLES
         plan = self._plan_for(layout, quantisers)
         slot = next(slot for slot in plan.slots if not slot.busy)
-        groups = self._bind_groups(plan, texture)[plan.slots.index(slot)]
+        groups = self._bind_groups(plan, source)[plan.slots.index(slot)]
         variant = self._variant(layout, texture, quantisers)
         encode_span, place_spans, write_stream = self._stages.compiled(layout, variant)
         plan.use_tables(quantisers, huffman)
         plan.use_origin(x, y)
+        plan.use_entry_work(self._entry_work)
 
         stages = []
         for band, (encode_group, place_group, write_group) in zip(plan.bands, groups, strict=True):
@@ -529,13 +568,15 @@ class JpegEncoder(JpegSettings):
             _needs_wide_levels(quantisers),
         )
 
-    def _bind_groups(self, plan: _Plan, texture: wgpu.GPUTexture) -> list[list[list[wgpu.GPUBindGroup]]]:
-        """By slot, band and stage. Only the first stage's depend on the texture; a canvas draws into few of them."""
-        known = plan.bind_groups.get(id(texture))
-        if known is not None and known[0]() is texture:
-            plan.bind_groups.move_to_end(id(texture))
+    def _bind_groups(
+        self, plan: _Plan, source: wgpu.GPUTexture | wgpu.GPUTextureView
+    ) -> list[list[list[wgpu.GPUBindGroup]]]:
+        """By slot, band and stage. Only the first stage's depend on the source; a canvas draws into few of them."""
+        known = plan.bind_groups.get(id(source))
+        if known is not None and known[0]() is source:
+            plan.bind_groups.move_to_end(id(source))
             return known[1]
-        view = texture.create_view()
+        view = source.create_view() if isinstance(source, wgpu.GPUTexture) else source
 
         def group(stage: str, *resources: Any) -> wgpu.GPUBindGroup:
             return self._device.create_bind_group(
@@ -560,7 +601,7 @@ class JpegEncoder(JpegSettings):
                         band.frame,
                         plan.records,
                         plan.places,
-                        plan.row_bytes,
+                        plan.rows,
                     ),
                     group(
                         "write_stream",
@@ -568,7 +609,7 @@ class JpegEncoder(JpegSettings):
                         plan.scratch,
                         plan.records,
                         plan.places,
-                        plan.row_bytes,
+                        plan.rows,
                         slot.results[i],
                     ),
                 ]
@@ -576,7 +617,7 @@ class JpegEncoder(JpegSettings):
             ]
             for slot in plan.slots
         ]
-        plan.bind_groups[id(texture)] = (weakref.ref(texture), groups)
+        plan.bind_groups[id(source)] = (weakref.ref(source), groups)
         while len(plan.bind_groups) > 4:
             plan.bind_groups.popitem(last=False)
         return groups
@@ -594,7 +635,7 @@ class JpegEncoder(JpegSettings):
         """Waits for the bands' bytes and puts the file together."""
         layout = plan.layout
         streams: list[bytes | memoryview] = []
-        lengths: list[np.ndarray] = []
+        entries: list[np.ndarray] | None = []
         histogram = np.zeros(_HISTOGRAM_SIZE, np.uint32)
         stream_bytes = 0
         try:
@@ -616,8 +657,13 @@ class JpegEncoder(JpegSettings):
                     counts = head[_RESULT_HISTOGRAM]
                     histogram += counts - slot.histograms[i]
                     slot.histograms[i] = counts
-                    segments = head[_RESULT_SEGMENTS:].view(np.uint16)[: band.spans * _SEGMENTS_PER_SPAN]
-                    lengths.append(segments.reshape(band.rows, -1)[:, : layout.segments_per_row])
+                    count = int(head[_RESULT_ENTRY_COUNT])
+                    if entries is None or count > band.entry_capacity:
+                        entries = None
+                    else:
+                        found = head[_RESULT_ENTRIES : _RESULT_ENTRIES + 2 * count].reshape(-1, 2)
+                        before = (stream_bytes * 8, band.first_row * layout.segments_per_row)
+                        entries.append(found + np.array(before, np.uint32))
                     streams += mapped.slice(band.stream_start, band.stream_start + length)
                     stream_bytes += length
                     if len(plan.bands) > 1:
@@ -625,7 +671,11 @@ class JpegEncoder(JpegSettings):
                         streams = [b"".join(streams)]
                     if i == len(plan.bands) - 1:
                         first, rest = _file_head(layout, quantisers, huffman, self._dpi)
-                        index = index_markers(layout, np.concatenate(lengths), stream_bytes)
+                        index = (
+                            b""
+                            if entries is None
+                            else index_markers(layout, np.concatenate(entries), stream_bytes)
+                        )
                         data = b"".join([first, index, rest, *streams])
                 finally:
                     readback.release()
@@ -634,6 +684,8 @@ class JpegEncoder(JpegSettings):
             plan.let_go()
         if self._huffman:
             self._huffman.observe(histogram)
+        capacity = min(band.entry_capacity for band in plan.bands) * len(plan.bands)
+        self._entry_work = entry_work(layout, stream_bytes, capacity)
         timings = {"submit": submitted - began, "ready": time.perf_counter() - began}
         if self._profiler:
             timings |= self._profiler.read()

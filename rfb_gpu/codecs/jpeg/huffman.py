@@ -40,10 +40,14 @@ def _lengths(tables: Sequence[HuffmanTable]) -> NDArray[np.int64]:
     )
 
 
+_STANDARD_LENGTHS = _lengths(STANDARD_TABLES)
+
+
 class AdaptiveHuffman:
     """The tables for the next frame.
 
-    Follows the histograms of the frames before: :meth:`observe` replaces ``tables`` when that saves ``WORTH_IT`` of the bytes.
+    Follows the histograms of the frames before: :meth:`observe` replaces ``tables`` when that saves ``WORTH_IT`` of the bytes, and
+    whenever they have become worse than the standard's.
     """
 
     WORTH_IT = 0.02
@@ -64,14 +68,15 @@ class AdaptiveHuffman:
         code_bits = int(histogram @ self._lengths)
         entropy = sum(_entropy_bits(histogram[part]) for part in HISTOGRAM_PARTS.values())
         bits = code_bits + int(histogram @ _EXTRA_BITS)
+        is_worse_than_standard = code_bits > int(histogram @ _STANDARD_LENGTHS)
         # Fitting takes half a millisecond, and comes to nothing where the gap to the entropy is what it was the last time.
-        if code_bits - entropy <= (self._unavoidable + self.WORTH_IT) * bits:
+        if code_bits - entropy <= (self._unavoidable + self.WORTH_IT) * bits and not is_worse_than_standard:
             return
         tables = tuple(fitted_table(name, histogram[part]) for name, part in HISTOGRAM_PARTS.items())
         lengths = _lengths(tables)
         fitted_bits = int(histogram @ lengths)
         self._unavoidable = (fitted_bits - entropy) / bits
-        if code_bits - fitted_bits > self.WORTH_IT * bits:
+        if code_bits - fitted_bits > self.WORTH_IT * bits or is_worse_than_standard:
             self.tables, self._lengths = tables, lengths
 
 

@@ -1,7 +1,7 @@
 // Stage 3 of 3: the bytes of the file, one workgroup per span.
 //
-// in:       `scratch`, `records`, `places`, `row_bytes`
-// out:      `result`: the stuffed stream with its markers, the length of every segment in it, its own length
+// in:       `scratch`, `records`, `places`, `rows`
+// out:      `result`: the stuffed stream with its markers, its length, the entries of the index
 // dispatch: (spans_per_row, rows), 64 threads, a thread per 4 bytes before stuffing
 // moves:    the code once, the stream once
 //
@@ -13,13 +13,12 @@
 const WORKGROUP_SIZE = 64u;
 const RST0 = 0xd0u;
 const EOI = 0xd9u;
-const LONGEST = 0xffffu;        // what a segment's length is when it is too long to say
 
 @group(0) @binding(0) var<uniform> frame: Frame;
 @group(0) @binding(1) var<storage, read> scratch: array<u32>;
 @group(0) @binding(2) var<storage, read> records: array<Record>;
 @group(0) @binding(3) var<storage, read> places: array<Place>;
-@group(0) @binding(4) var<storage, read> row_bytes: array<u32>;
+@group(0) @binding(4) var<storage, read> rows: array<Row>;
 @group(0) @binding(5) var<storage, read_write> result: array<atomic<u32>>;
 
 var<workgroup> segment_starts: array<u32, SEGMENTS_PER_SPAN>;      // in bits of the stream, but for the first
@@ -58,29 +57,28 @@ fn write_stream(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
     let place = places[span];
     let offset = place.bits_before & 7u;
     let is_row_end = group.x == frame.spans_per_row - 1u;
-    let bytes_here = row_bytes[group.y];
+    let row_here = rows[group.y];
 
     // The rows above.
-    var above = 0u;
+    var above = Row(0u, 0u);
     for (var row = thread; row < group.y; row += 4u * WORKGROUP_SIZE) {
         // Four at a time, under way together.
         let last = group.y - 1u;
-        let a = row_bytes[row];
-        let b = row_bytes[min(row + WORKGROUP_SIZE, last)];
-        let c = row_bytes[min(row + 2u * WORKGROUP_SIZE, last)];
-        let d = row_bytes[min(row + 3u * WORKGROUP_SIZE, last)];
-        above += a + select(0u, b, row + WORKGROUP_SIZE <= last) + select(0u, c, row + 2u * WORKGROUP_SIZE <= last)
-            + select(0u, d, row + 3u * WORKGROUP_SIZE <= last);
+        let a = rows[row];
+        let b = rows[min(row + WORKGROUP_SIZE, last)];
+        let c = rows[min(row + 2u * WORKGROUP_SIZE, last)];
+        let d = rows[min(row + 3u * WORKGROUP_SIZE, last)];
+        above.bytes += a.bytes + select(0u, b.bytes, row + WORKGROUP_SIZE <= last)
+            + select(0u, c.bytes, row + 2u * WORKGROUP_SIZE <= last) + select(0u, d.bytes, row + 3u * WORKGROUP_SIZE <= last);
+        above.entries += a.entries + select(0u, b.entries, row + WORKGROUP_SIZE <= last)
+            + select(0u, c.entries, row + 2u * WORKGROUP_SIZE <= last) + select(0u, d.entries, row + 3u * WORKGROUP_SIZE <= last);
     }
-    let row_start = inclusive_sum(above, thread).total;
-    let row_end = row_start + bytes_here;
+    let row_start = inclusive_sum(above.bytes, thread).total;
+    let entries_above = inclusive_sum(above.entries, thread).total;
+    let row_end = row_start + row_here.bytes;
     let span_start = row_start * 8u + stuffed_start(place.bits_before, place.stuffed_before);
-    var span_end = row_end * 8u;
-    if (!is_row_end) {
-        span_end = row_start * 8u + stuffed_start(places[span + 1u].bits_before, places[span + 1u].stuffed_before);
-    }
-    if (thread < SEGMENTS_PER_SPAN) {
-        segment_starts[thread] = select(span_end, span_start, thread == 0u);
+    if (thread == 0u) {
+        segment_starts[0] = span_start;
     }
 
     let code_words = (bits + 31u) >> 5u;
@@ -136,7 +134,6 @@ fn write_stream(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
             put_bytes(byte, out);
 
             for (var n = 1u; n < SEGMENTS_PER_SPAN; n++) {
-                // Segments beyond the row's end begin where the last one ends.
                 let at = offset + records[span].segment_ends[n - 1u];
                 if (at >> 5u == i && at < end) {
                     let in_word = (at >> 3u) & 3u;
@@ -148,16 +145,13 @@ fn write_stream(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
     }
     workgroupBarrier();
 
-    if (thread < SEGMENTS_PER_SPAN / 2u) {
-        let a = segment_starts[2u * thread];
-        let b = segment_starts[2u * thread + 1u];
-        let c = select(
-            segment_starts[min(2u * thread + 2u, SEGMENTS_PER_SPAN - 1u)],
-            span_end,
-            2u * thread + 2u == SEGMENTS_PER_SPAN,
-        );
-        let lengths = min(b - a, LONGEST) | (min(c - b, LONGEST) << 16u);
-        atomicStore(&result[RESULT_SEGMENTS + span * (SEGMENTS_PER_SPAN / 2u) + thread], lengths);
+    if (thread < SEGMENTS_PER_SPAN && ((place.entries >> thread) & 1u) == 1u) {
+        let entry = entries_above + (place.entries >> SEGMENTS_PER_SPAN) + countOneBits(place.entries & low_bits(thread));
+        if (entry < frame.entry_capacity) {
+            let segment = group.y * segments_per_row() + group.x * SEGMENTS_PER_SPAN + thread;
+            atomicStore(&result[RESULT_ENTRIES + 2u * entry], segment_starts[thread]);
+            atomicStore(&result[RESULT_ENTRIES + 2u * entry + 1u], segment);
+        }
     }
     if (is_row_end && thread == 0u) {
         let is_band_end = group.y == frame.rows - 1u;
@@ -165,6 +159,7 @@ fn write_stream(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
         put_bytes(row_end - 2u, vec2u(0xffu | (marker << 8u), 0u));
         if (is_band_end) {
             atomicStore(&result[RESULT_STREAM_BYTES], row_end);
+            atomicStore(&result[RESULT_ENTRY_COUNT], entries_above + row_here.entries);
         }
     }
 }

@@ -16,6 +16,8 @@ struct Frame {
     stream_capacity: u32,   // bytes
     is_last_band: u32,
     count_every: u32,       // one block of so many is counted for the histogram
+    entry_work: u32,        // about how much work an entry of the index shall be, in bits
+    entry_capacity: u32,    // entries that `result` has room for
 }
 
 const SEGMENT_BLOCKS = 12u;
@@ -36,16 +38,28 @@ struct Place {
     bits_before: u32,       // in its row, before stuffing
     stuffed_before: u32,    // bytes stuffed in its row before the byte that it begins in
     head: u32,              // the bits of that byte which belong to the span before, lowest bit last
+    entries: u32,           // low 8 bits: which of its segments begin an entry of the index; from there on: entries of its row before it
 }
 
-// `result`, the buffer that the host reads: status words, how often each symbol came, the lengths of the segments (16 bits
-// each, in stream bits), the stream.
+// What an MCU row is, by place_spans.
+struct Row {
+    bytes: u32,             // with the marker
+    entries: u32,
+}
+
+// `result`, the buffer that the host reads: status words, how often each symbol came, the entries of the index (position in bits of
+// the stream, number of the first segment), the stream.
 const RESULT_STREAM_BYTES = 0u;
 const RESULT_FLAGS = 1u;
+const RESULT_ENTRY_COUNT = 2u;
 const RESULT_HISTOGRAM = 16u;
-const RESULT_SEGMENTS = 560u;
+const RESULT_ENTRIES = 560u;
 
 const FLAG_OVERFLOW = 1u;
+
+fn segments_per_row() -> u32 {
+    return (frame.mcus_per_row + MCUS_PER_SEGMENT - 1u) / MCUS_PER_SEGMENT;
+}
 
 fn span_bits(record: Record) -> u32 {
     return record.segment_ends[SEGMENTS_PER_SPAN - 1u];
