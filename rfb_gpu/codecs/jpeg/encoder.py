@@ -421,7 +421,7 @@ class JpegEncoder(JpegSettings):
             ``quality`` gives.
         dpi: pixel density to note in the files for print programs, 1 to 65535; None notes none.
         huffman: ``"adaptive"`` for tables that follow the content (3 to 30 % fewer bytes from the second frame on), ``"standard"``
-            for those of the standard: the same picture then always gives the same file.
+            for those of the standard: the same picture then always gives the same file, because nothing follows the frames before.
         profile: time the work on the GPU: True as a whole, ``"stages"`` each stage in a pass of its own; needs the device
             feature ``timestamp-query``.
 
@@ -684,8 +684,8 @@ class JpegEncoder(JpegSettings):
             plan.let_go()
         if self._huffman:
             self._huffman.observe(histogram)
-        capacity = min(band.entry_capacity for band in plan.bands) * len(plan.bands)
-        self._entry_work = entry_work(layout, stream_bytes, capacity)
+            capacity = min(band.entry_capacity for band in plan.bands) * len(plan.bands)
+            self._entry_work = entry_work(layout, stream_bytes, capacity)
         timings = {"submit": submitted - began, "ready": time.perf_counter() - began}
         if self._profiler:
             timings |= self._profiler.read()
