@@ -35,7 +35,9 @@ def test_frames_of_changing_kind(device):
             fastdct=False,
         )
         bound = psnr(simplejpeg.decode_jpeg(best, fastdct=False, fastupsample=False), target)
-        assert psnr(libjpegs, target) > min(bound, 45) - 1 - 12 / (image.size / 4) ** 0.5, settings
+        # In pictures of one block over and over, one level that rounds the other way is seen everywhere.
+        most, slack = (30, 3) if settings[1] in ("flat", "white", "alternating") else (45, 1)
+        assert psnr(libjpegs, target) > min(bound, most) - slack - 12 / (image.size / 4) ** 0.5, settings
         # Our decoder, with the index and without libjpeg's rounding of chroma.
         ours = image_of(device, decoder.decode(data))[..., :3].astype(int)
         assert np.abs(ours - libjpegs).mean() < 0.6 + 5 / (image.size / 4) ** 0.5, settings
