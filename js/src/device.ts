@@ -48,7 +48,15 @@ export async function acquireGpu(allowSoftware: boolean): Promise<Gpu> {
   if (share.givenUp !== null) {
     throw new Error(share.givenUp);
   }
-  return withTimeout(start(share, allowSoftware), START_TIMEOUT_MS, "the GPU did not start in time");
+  const started = start(share, allowSoftware);
+  return Promise.race([started, lateness(started)]);
+}
+
+/** The GPU takes too long to wait for it; it may start yet. */
+export class SlowStart extends Error {
+  constructor(readonly started: Promise<Gpu>) {
+    super("the GPU did not start in time");
+  }
 }
 
 /** Makes a pipeline, or waits for the same one that another canvas is making. */
@@ -138,9 +146,11 @@ function firstLine(text: string): string {
   return text.split("\n", 1)[0]!.slice(0, 300).replace(/\.$/, "");
 }
 
-function withTimeout<T>(promise: Promise<T>, ms: number, message: string): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(message)), ms);
-    promise.then(resolve, reject).finally(() => clearTimeout(timer));
+/** Rejects when the GPU is late. */
+function lateness(started: Promise<Gpu>): Promise<never> {
+  return new Promise((_, reject) => {
+    const timer = setTimeout(() => reject(new SlowStart(started)), START_TIMEOUT_MS);
+    const settled = () => clearTimeout(timer);
+    started.then(settled, settled);
   });
 }

@@ -7,7 +7,7 @@
  */
 import { AckBatcher } from "./acks";
 import { Conversation, type Hello } from "./conversation";
-import { acquireGpu, type Gpu, messageOf } from "./device";
+import { acquireGpu, type Gpu, messageOf, SlowStart } from "./device";
 import { guessHost } from "./host";
 import { Mailbox } from "./mailbox";
 import { BrowserPresenter, GpuPresenter, type Picture, type Presenter } from "./presenter";
@@ -393,6 +393,13 @@ export class CanvasModel implements ViewOwner {
         reason = wanted === "webgpu" ? reason : "WebGPU is there";
       } catch (error) {
         reason = messageOf(error);
+        if (error instanceof SlowStart) {
+          // Pictures do not wait for it, but it is used once it is there.
+          error.started.then(
+            () => choice === this.#choice && void this.#chooseDecoder(),
+            () => {},
+          );
+        }
       }
     }
     presenter ??= new BrowserPresenter();

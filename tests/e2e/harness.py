@@ -437,6 +437,10 @@ class Canvas:
         )
         return self.frame
 
+    def wait_decoder(self, name: str, timeout: float = ACTION_SECONDS) -> None:
+        """Wait until frames are decoded by "webgpu" or by "browser"; a GPU that starts late is used only then."""
+        self._wait(f"canvas => canvas.dataset.rfbDecoder === '{name}'", timeout)
+
     def wait_size(self, width: int, height: int, timeout: float = ACTION_SECONDS) -> None:
         """Wait until the picture has a size in physical pixels."""
         self._wait(f"canvas => canvas.width === {width} && canvas.height === {height}", timeout)

@@ -277,6 +277,27 @@ def test_a_lost_device_is_replaced_once_and_then_the_browser_decodes(browsers, d
         assert page.page.locator("canvas.rfb-gpu-canvas").count() == 2
 
 
+SLOW_START = """
+const { requestAdapter } = GPU.prototype;
+const wanted = new Promise((start) => { window.startGpu = start; });
+GPU.prototype.requestAdapter = async function (...options) { await wanted; return requestAdapter.apply(this, options); };
+"""
+
+
+def test_a_gpu_that_starts_late_is_used_once_it_is_there(browsers, device):
+    with closing(WidgetPage(browsers(1.0), "webgpu", before=SLOW_START)) as page:
+        file = our_file(device, picture(320, 240))
+        assert page.show(file, 320, 240)
+        assert page.canvas().decoder == "browser", "pictures do not wait for it"
+        assert "in time" in page.sent("decoder")[-1]["reason"]
+        page.page.evaluate("startGpu()")
+        page.page.wait_for_function("() => host.sent.some(m => m.type === 'hello' && m.epoch === 2)")
+        page.welcome()
+        assert page.show(file, 320, 240)
+        assert page.canvas().decoder == "webgpu"
+        assert_like_libjpeg(page.canvas().screenshot(), file, 48.0)
+
+
 # ---- the browser's own decoder
 
 
