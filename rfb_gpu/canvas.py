@@ -37,7 +37,7 @@ from .codecs.jpeg.bitstream import SUBSAMPLINGS
 from .codecs.jpeg.tables import check_quality
 from .context import ArrayContext, EncodingContext
 from .diagnostics import BUNDLE, STYLE, NoAdapterError, find_adapter, find_bundle
-from .flow import PROTOCOL_VERSION, Inbox, ProtocolError, Views, parse_message
+from .flow import PROTOCOL_VERSION, Inbox, ProtocolError, QualityPolicy, Settings, Views, parse_message
 from .flow.protocol import (
     Ack,
     Bye,
@@ -45,12 +45,14 @@ from .flow.protocol import (
     Event,
     Hello,
     Message,
+    Pong,
     Visibility,
     again_message,
     clean_event,
     clean_size,
     error_message,
     frame_message,
+    ping_message,
     welcome_message,
 )
 from .readback import GPUFuture
@@ -68,6 +70,12 @@ DEFAULT_MAX_SIDE = 8192
 """Largest side in pixels while no device is known: WebGPU's default limit."""
 MAX_PIXELS = 64 * 2**20
 """A page that asks for more gets less: 64 Mpixel are 256 MiB a texture."""
+DEFAULT_QUALITY = 30, 80
+AGAIN_SHARP_SECONDS = 0.1
+REFINE_SECONDS = 0.5
+"""A lossless frame that takes longer on its way is preceded by one in the best quality."""
+MAX_REST_SECONDS = 5.0
+"""A picture that rested for so long gets its lossless frame, however long that takes."""
 MAX_INBOXES = 64
 AGAIN_SECONDS = 1.0
 """A page that is not known is asked to say hello at most so often."""
@@ -91,12 +99,15 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
     """A canvas to use in notebooks; a drop-in for ``rendercanvas.anywidget.RenderCanvas``.
 
     Arguments (besides those of ``BaseRenderCanvas``: size, title, update_mode, min_fps, max_fps, vsync, present_method):
-        quality: of JPEG frames, 1 to 100.
-        subsampling: ``"444"``, or ``"422"`` or ``"420"`` for fewer bytes and softer colours, or ``"gray"``.
+        quality: of JPEG frames, 1 to 100: ``(least, best)``, within which it follows what the link carries; or one number.
+        subsampling: ``"444"``, or ``"422"`` or ``"420"`` for fewer bytes and softer colours, or ``"gray"``. On a thin link, a range of
+            qualities also lets it fall to ``"420"`` and the picture to half or a quarter of its size; one number does not.
+        latency_budget: seconds that a frame may take beyond the link's delay; quality and rate give way for it. None: neither
+            does.
         encoder: ``"auto"``: the GPU, unless the adapter is a CPU; or ``"gpu"`` or ``"cpu"``.
         decoder: in the page. ``"auto"``: WebGPU where there is a GPU, else the browser's own; or ``"webgpu"`` or ``"browser"``.
         lossless_delay: seconds without a draw after which the last frame is sent without loss; None: never.
-        max_buffered_frames: how many frames a page may have unacknowledged.
+        max_buffered_frames: how many frames a page may have unacknowledged; None: as many as it turns out to need.
 
     Raises:
         NoAdapterError: pygfx is loaded, and there is no adapter that it could draw with. Without pygfx,
@@ -128,15 +139,16 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
     def __init__(
         self,
         *args: Any,
-        quality: int = 80,
+        quality: int | tuple[int, int] = DEFAULT_QUALITY,
         subsampling: str = "444",
         encoder: str = "auto",
         decoder: str = "auto",
         lossless_delay: float | None = 0.3,
-        max_buffered_frames: int = 3,
+        latency_budget: float | None = 0.1,
+        max_buffered_frames: int | None = None,
         **kwargs: Any,
     ) -> None:
-        check_quality(quality)
+        floor, ceiling = _check_quality_range(quality)
         _check_choice("subsampling", subsampling, SUBSAMPLINGS)
         _check_choice("encoder", encoder, ("auto", "gpu", "cpu"))
         _check_choice("decoder", decoder, ("auto", "webgpu", "browser"))
@@ -146,12 +158,27 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             raise ValueError(
                 f"lossless_delay must be a number of seconds from 0 or None, not {lossless_delay!r}"
             )
-        if isinstance(max_buffered_frames, bool) or not isinstance(max_buffered_frames, int):
-            raise TypeError(f"max_buffered_frames must be a whole number, not {max_buffered_frames!r}")
+        if max_buffered_frames is not None and (
+            isinstance(max_buffered_frames, bool) or not isinstance(max_buffered_frames, int)
+        ):
+            raise TypeError(
+                f"max_buffered_frames must be a whole number or None, not {max_buffered_frames!r}"
+            )
+        if latency_budget is not None and not (
+            isinstance(latency_budget, (int, float)) and 0 < latency_budget < math.inf  # type: ignore[redundant-expr]
+        ):
+            raise ValueError(
+                f"latency_budget must be a positive number of seconds or None, not {latency_budget!r}"
+            )
         for name in kwargs:
             if name not in _BASE_ARGUMENTS and not self.has_trait(name):
                 raise TypeError(f"RenderCanvas() has no argument {name!r}")
-        views = Views(max_buffered_frames)
+        views = Views(max_buffered_frames, latency_budget)
+        policy = (
+            QualityPolicy(ceiling, ceiling, subsampling)
+            if latency_budget is None
+            else QualityPolicy(floor, ceiling, subsampling, latency_budget)
+        )
         _complain_without_adapter()
         kwargs.setdefault("title", "")
 
@@ -159,8 +186,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
         self._is_closed = False
         self._decoder = decoder
-        self._rfb_quality = quality
-        self._rfb_subsampling = subsampling
+        self._rfb_policy = policy
         self._rfb_encoder_preference = encoder
         self._rfb_lossless_delay = lossless_delay
 
@@ -181,8 +207,13 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._rfb_badges: dict[str, str] = {}
 
         self._rfb_frame_id = 0
+        self._rfb_ping_id = 0
         self._rfb_draws = 0  # counts what was drawn, which tells newer frames from older ones
-        self._rfb_delivered = 0  # the newest draw whose frame went out
+        self._rfb_encoding = 0  # how many of them are being encoded
+        self._rfb_delivered = 0  # the newest draw whose frame is there
+        self._rfb_changes = 0  # counts the frames that differed from the one before
+        self._rfb_changed_at = 0.0
+        self._rfb_last_lossy: EncodedFrame | None = None
         self._rfb_sharpening = False  # at most one lossless encoding at a time
         self._rfb_unconfirmed: dict[int, None] = {}
         self._rfb_encode_failures = 0
@@ -276,9 +307,17 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                 if message.visible and self._rfb_last_frame is None:
                     self.request_draw()
             case Ack():
-                self._rfb_count_acks(
-                    message, self._rfb_views.ack(message.view, message.epoch, message.frame, now)
+                answered = self._rfb_views.ack(
+                    message.view,
+                    message.epoch,
+                    message.frame,
+                    now,
+                    dropped=message.dropped,
+                    arrivals=message.arrivals,
                 )
+                self._rfb_count_acks(message, answered)
+            case Pong():
+                self._rfb_views.pong(message.view, message.epoch, message.id, message.at, now)
             case DecoderReport():
                 self._rfb_decoders[message.view] = message
             case Event():
@@ -298,7 +337,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         if not self._rfb_views.hello(hello.view, hello.epoch):
             return
         self._rfb_hosts[hello.view] = hello.host
-        self.send(welcome_message(hello.view, hello.epoch, __version__, self._rfb_views.window))
+        self.send(welcome_message(hello.view, hello.epoch, __version__, self._rfb_views.window(hello.view)))
         for code, text in self._rfb_badges.items():
             self.send(error_message(code, text))
         # The last picture at once, so that a page that reloads never waits for a draw; but once for many hellos.
@@ -385,12 +424,25 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         now = time.perf_counter()
         if not self._rfb_size_is_from_page:
             return  # the first resize calls again: a picture of one pixel helps nobody
-        if self._rfb_views.may_send(now) and self._rfb_encoder_ready():
+        if self._rfb_has_room(now) and self._rfb_encoder_ready():
             self._rfb_draw_requested = False
+            self._rfb_choose_encoding(now)
             self._rfb_context.copy().run(self._time_to_draw)
         else:
             # Acks, visibility and finished frames call again; only a time-out needs a clock.
             self._rfb_wakeup.at(self._rfb_views.next_deadline(now))
+
+    def _rfb_has_room(self, now: float) -> bool:
+        last = self._rfb_last_lossy
+        coming_bytes = self._rfb_encoding * len(last) if last is not None else 0
+        return self._rfb_views.may_send(now, self._rfb_encoding, coming_bytes)
+
+    def _rfb_choose_encoding(self, now: float) -> None:
+        last = self._rfb_last_lossy
+        if last is not None:
+            self._rfb_policy.choose(now, self._rfb_views.rate, len(last), _settings_of(last))
+        if isinstance(self._canvas_context, EncodingContext):
+            self._canvas_context.encoding = self._rfb_policy.settings
 
     def _rfb_encoder_ready(self) -> bool:
         context = self._canvas_context
@@ -402,7 +454,13 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         """Sends what waits for room, and draws if a draw waits."""
         now = time.perf_counter()
         if self._rfb_pending_final is not None and not self._is_closed:
-            if self._rfb_views.may_send(now):
+            # What keeps a thin link busy for long would be in the way of the next gesture: the longer, the longer the rest before.
+            rested = self._rfb_changed_at + min(
+                self._rfb_views.seconds_for(len(self._rfb_pending_final)), MAX_REST_SECONDS
+            )
+            if now < rested:
+                self._rfb_wakeup.at(rested)
+            elif self._rfb_views.may_send(now):
                 frame, self._rfb_pending_final = self._rfb_pending_final, None
                 self._rfb_deliver(frame, final=True)
             else:
@@ -414,10 +472,11 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
     def _rfb_take(self, future: GPUFuture[EncodedFrame]) -> None:
         """Delivers what was just drawn as soon as it is encoded, unless something newer went out meanwhile."""
         self._rfb_draws += 1
-        self._rfb_pending_final = None
+        self._rfb_encoding += 1
         draw = self._rfb_draws
 
         def deliver(future: GPUFuture[EncodedFrame]) -> None:
+            self._rfb_encoding -= 1
             if self._is_closed:
                 return
             error = future.exception()
@@ -427,11 +486,14 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                 self._rfb_delivered = draw
                 self._rfb_encode_failures = 0
                 self._rfb_set_badge("encode", "")
-                frame = future.result()
+                frame, last = future.result(), self._rfb_last_lossy
+                self._rfb_last_lossy = frame
                 self._rfb_stats["img_encoding_sum"] += frame.timings["ready"]
-                self._rfb_deliver(frame, final=False)
-                if self._rfb_lossless_delay is not None:
-                    self._rfb_call_later(self._rfb_lossless_delay, self._rfb_sharpen, draw)
+                # The same file is the same picture, and pages have it. Different ones differ within their first bytes, so this
+                # costs something only where it saves more.
+                if last is None or frame.data != last.data:
+                    self._rfb_changed()
+                    self._rfb_deliver(frame, final=False)
             self._rfb_flush()
 
         future.add_done_callback(deliver)
@@ -446,10 +508,22 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         if fell_back or self._rfb_encode_failures == 1:
             self.request_draw()
 
-    def _rfb_sharpen(self, draw: int) -> None:
-        """Encodes the last frame once more, without loss, if nothing was drawn since."""
-        if draw != self._rfb_draws or self._is_closed or self._rfb_sharpening:
+    def _rfb_changed(self) -> None:
+        """The picture is another one: a sharp one of it is made once it rests."""
+        self._rfb_changes += 1
+        self._rfb_changed_at = time.perf_counter()
+        self._rfb_pending_final = None
+        if self._rfb_lossless_delay is not None:
+            self._rfb_call_later(self._rfb_lossless_delay, self._rfb_sharpen, self._rfb_changes)
+
+    def _rfb_sharpen(self, change: int) -> None:
+        """Encodes the last frame once more, without loss, if nothing has changed since."""
+        if change != self._rfb_changes or self._is_closed or self._rfb_sharpening:
             return  # an encoding under way comes back here when it is through
+        if self._rfb_draw_requested and not self._rfb_has_room(time.perf_counter()):
+            # Not at rest: only the link is slow.
+            self._rfb_call_later(AGAIN_SHARP_SECONDS, self._rfb_sharpen, change)
+            return
         future = self._rfb_encode_lossless()
         if future is None:
             return
@@ -461,11 +535,30 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                 return
             if future.exception() is not None:
                 logger.error("the sharp frame could not be encoded", exc_info=future.exception())
-            elif draw == self._rfb_draws:
+            elif change == self._rfb_changes:
                 self._rfb_pending_final = future.result()
+                self._rfb_refine(change)
                 self._rfb_flush()
             elif self._rfb_lossless_delay is not None:
-                self._rfb_call_later(self._rfb_lossless_delay, self._rfb_sharpen, self._rfb_draws)
+                self._rfb_call_later(self._rfb_lossless_delay, self._rfb_sharpen, self._rfb_changes)
+
+        future.add_done_callback(deliver)
+
+    def _rfb_refine(self, change: int) -> None:
+        """Sends the picture in the best quality first where the lossless one will take long."""
+        last, final = self._rfb_last_lossy, self._rfb_pending_final
+        context, best = self._canvas_context, self._rfb_policy.best
+        if last is None or final is None or not isinstance(context, EncodingContext):
+            return
+        if _settings_of(last) == best or self._rfb_views.seconds_for(len(final)) < REFINE_SECONDS:
+            return
+        future = context.encode_again(best)
+        if future is None:
+            return
+
+        def deliver(future: GPUFuture[EncodedFrame]) -> None:
+            if change == self._rfb_changes and not self._is_closed and future.exception() is None:
+                self._rfb_deliver(future.result(), final=False)
 
         future.add_done_callback(deliver)
 
@@ -492,7 +585,11 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             self._rfb_send(frame, fit, final)
 
     def _rfb_send(self, frame: EncodedFrame, fit: str, final: bool, view: str | None = None) -> None:
-        self._rfb_views.sent(self._rfb_frame_id, time.perf_counter(), view)
+        now = time.perf_counter()
+        self._rfb_ping_id += 1
+        for pinged in self._rfb_views.due_pings(self._rfb_ping_id, now):
+            self.send(ping_message(pinged, self._rfb_ping_id))
+        self._rfb_views.sent(self._rfb_frame_id, now, view, size=len(frame))
         message = frame_message(
             self._rfb_frame_id,
             codec=frame.codec,
@@ -502,7 +599,8 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             final=final,
             quality=frame.quality,
             subsampling=frame.subsampling,
-            window=self._rfb_views.window,
+            scale=frame.scale,
+            window=self._rfb_views.window(view),
             view=view,
         )
         # The bytes are the frame's own: kernels send buffers later, from another thread, without a copy.
@@ -517,10 +615,10 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
     def _rfb_array_encoder(self, codec: str) -> CpuEncoder:
         if codec not in self._rfb_array_encoders:
-            self._rfb_array_encoders[codec] = CpuEncoder(
-                None, codec, self._rfb_quality, self._rfb_subsampling
-            )
-        return self._rfb_array_encoders[codec]
+            self._rfb_array_encoders[codec] = CpuEncoder(None, codec)
+        encoder = self._rfb_array_encoders[codec]
+        encoder.quality, encoder.subsampling, encoder.scale = self._rfb_policy.settings
+        return encoder
 
     def _rfb_call_later(self, delay: float, callback: Callable[..., None], *args: Any) -> None:
         group_loop = self._rc_canvas_group.get_loop()
@@ -639,8 +737,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             "method": "bitmap",
             "formats": ["rgba-u8", "bgra-u8"],
             "encoder": self._rfb_encoder_preference,
-            "quality": self._rfb_quality,
-            "subsampling": self._rfb_subsampling,
+            "encoding": self._rfb_policy.settings,
         }
 
     def _rc_request_draw(self) -> None:
@@ -678,7 +775,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._is_closed = True
         for encoder in self._rfb_array_encoders.values():
             encoder.close()
-        self._rfb_last_frame = self._rfb_pending_final = self._rfb_last_array = None
+        self._rfb_last_frame = self._rfb_last_lossy = self._rfb_pending_final = self._rfb_last_array = None
         anywidget.AnyWidget.close(self)
 
     def _rc_get_closed(self) -> bool:
@@ -714,6 +811,23 @@ class _Wakeup:
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+
+
+def _check_quality_range(quality: object) -> tuple[int, int]:
+    """The least and the best quality."""
+    if isinstance(quality, (tuple, list)):
+        if len(quality) != 2:
+            raise ValueError(f"quality must be a number or (least, best), not {quality!r}")
+        floor, ceiling = (check_quality(value) for value in quality)
+        if floor > ceiling:
+            raise ValueError(f"quality must be (least, best), not {quality!r}")
+        return floor, ceiling
+    fixed = check_quality(quality)  # type: ignore[arg-type]
+    return fixed, fixed
+
+
+def _settings_of(frame: EncodedFrame) -> Settings:
+    return Settings(frame.quality, frame.subsampling, frame.scale)
 
 
 def _complain_without_adapter() -> None:

@@ -14,6 +14,7 @@ from rendercanvas.contexts.wgpucontext import WgpuContextToBitmap
 
 from .codecs import CpuEncoder, EncodedFrame, Encoder, choose
 from .diagnostics import NoAdapterError, find_adapter
+from .flow import Settings
 from .readback import GPUFuture
 
 __all__ = ["ArrayContext", "EncodingContext"]
@@ -39,8 +40,8 @@ class EncodingContext(WgpuContextToBitmap):
         self._texture: wgpu.GPUTexture | None
         self._texture_is_stale = False
         self._preference: str = present_info["encoder"]
-        self._quality: int = present_info["quality"]
-        self._subsampling: str = present_info["subsampling"]
+        self.encoding = Settings(*present_info["encoding"])
+        """How the next frames are encoded."""
         self._encoder: Encoder | None = None
         self._lossless: CpuEncoder | None = None
         self.encoder_reason = "no device configured yet"
@@ -65,7 +66,7 @@ class EncodingContext(WgpuContextToBitmap):
         if self.device is None or self._encoder is None or isinstance(self._encoder, CpuEncoder):
             return False
         self._encoder.close()
-        self._encoder = CpuEncoder(self.device, "jpeg", self._quality, self._subsampling)
+        self._encoder = CpuEncoder(self.device, "jpeg")
         self.encoder_reason = f"the GPU encoder failed: {error}".splitlines()[0][:200]
         return True
 
@@ -77,6 +78,17 @@ class EncodingContext(WgpuContextToBitmap):
             self._lossless = CpuEncoder(self.device, "png")
         return self._lossless.encode(self._texture)
 
+    def encode_again(self, encoding: Settings) -> GPUFuture[EncodedFrame] | None:
+        """What was drawn last, as a JPEG with other settings; None if nothing was drawn yet."""
+        if self._texture is None or self._encoder is None:
+            return None
+        return self._encode(self._encoder, encoding)
+
+    def _encode(self, encoder: Encoder, encoding: Settings) -> GPUFuture[EncodedFrame]:
+        assert self._texture is not None
+        encoder.quality, encoder.subsampling, encoder.scale = encoding
+        return encoder.encode(self._texture)
+
     def _configure(self, config: dict[str, Any]) -> None:
         super()._configure(config)
         # The texture stays until the next draw, so that what is on the screen can still be sent without loss.
@@ -84,9 +96,7 @@ class EncodingContext(WgpuContextToBitmap):
         if self.device is not config["device"] or self._encoder is None:
             self._drop_texture()
             self._close_encoders()
-            self._encoder, self.encoder_reason = choose(
-                config["device"], self._preference, quality=self._quality, subsampling=self._subsampling
-            )
+            self._encoder, self.encoder_reason = choose(config["device"], self._preference)
 
     def _unconfigure(self) -> None:
         super()._unconfigure()
@@ -112,7 +122,7 @@ class EncodingContext(WgpuContextToBitmap):
         if self._texture is None or self._encoder is None:
             return {"method": "skip"}
         try:
-            future = self._encoder.encode(self._texture)
+            future = self._encode(self._encoder, self.encoding)
             if force_sync:
                 future.result()
         except Exception as error:

@@ -10,6 +10,9 @@ export const ACK_DELAY_MS = 25;
 /** The window until the kernel names one. */
 export const DEFAULT_WINDOW = 2;
 
+/** More come only while nothing is acknowledged: a hidden tab, for example. */
+const MAX_ARRIVALS = 64;
+
 /** The part of the page's clock that is needed here; tests bring their own. */
 export interface Timers {
   set(callback: () => void, ms: number): number;
@@ -20,6 +23,7 @@ export class AckBatcher {
   window = DEFAULT_WINDOW;
   #frame = -1;
   #received = 0;
+  #arrivals: [number, number][] = [];
   #shown = 0;
   #dropped = 0;
   #decodeMs: number[] = [];
@@ -31,9 +35,13 @@ export class AckBatcher {
     private readonly timers: Timers,
   ) {}
 
-  /** A frame arrived. */
-  received(): void {
+  /** A frame arrived, at this time on the page's clock; from such times the kernel learns what the link carries. */
+  received(id: number, ms: number): void {
     this.#received += 1;
+    this.#arrivals.push([id, Math.round(ms * 100) / 100]);
+    if (this.#arrivals.length > MAX_ARRIVALS) {
+      this.#arrivals.shift();
+    }
   }
 
   /**
@@ -71,6 +79,7 @@ export class AckBatcher {
     }
     this.#frame = -1;
     this.#received = this.#shown = this.#dropped = 0;
+    this.#arrivals = [];
     this.#decodeMs = [];
     this.#presentMs = [];
   }
@@ -91,6 +100,7 @@ export class AckBatcher {
       received: this.#received,
       shown: this.#shown,
       dropped: this.#dropped,
+      arrivals: this.#arrivals,
       decode_ms: median(this.#decodeMs),
       present_ms: median(this.#presentMs),
     };

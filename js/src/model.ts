@@ -212,6 +212,11 @@ export class CanvasModel implements ViewOwner {
       case "frame":
         this.#onFrame(message, Array.isArray(buffers) ? bufferBytes(buffers[0]) : null);
         break;
+      case "ping":
+        if (message.view === this.#conversation.view && !this.#ended) {
+          this.#conversation.send({ type: "pong", id: message.id, at: performance.now() });
+        }
+        break;
       case "error":
         if (message.view === null || message.view === this.#conversation.view) {
           this.#onAnswer();
@@ -280,13 +285,14 @@ export class CanvasModel implements ViewOwner {
       return;
     }
     this.#acks.window = header.window ?? this.#acks.window;
-    this.#acks.received();
+    const arrived = performance.now();
+    this.#acks.received(header.id, arrived);
     if (bytes === null) {
       this.#acks.failed(header.id);
       this.#setError("decode", `Frame ${header.id} came without its file.`);
       return;
     }
-    const older = this.#mailbox.put({ ...header, bytes, arrived: performance.now() });
+    const older = this.#mailbox.put({ ...header, bytes, arrived });
     if (older) {
       this.#acks.superseded(older.id);
     }

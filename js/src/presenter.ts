@@ -16,6 +16,7 @@ export interface Picture {
   readonly width: number;
   readonly height: number;
   readonly fit: Fit;
+  readonly scale: number;
   readonly final: boolean;
 }
 

@@ -7,6 +7,7 @@ export const PROTOCOL_VERSION = 1;
 
 /** No side of a frame may be longer: JPEG's own limit. What a GPU can hold is checked where the GPU is known. */
 const MAX_SIDE = 65535;
+const MAX_SCALE = 16;
 /** More frames in flight than this is no window, but a mistake. */
 const MAX_WINDOW = 64;
 
@@ -27,6 +28,7 @@ export type PageMessage =
     }
   | { type: "visibility"; visible: boolean }
   | AckMessage
+  | { type: "pong"; id: number; at: number }
   | { type: "decoder"; name: DecoderName; method: string; reason: string; adapter: string }
   | { type: "event"; event: RenderviewEvent }
   | { type: "bye" };
@@ -38,6 +40,8 @@ export interface AckMessage {
   received: number;
   shown: number;
   dropped: number;
+  /** Frames that arrived since the last one: number, and when on the page's clock in ms. */
+  arrivals: [number, number][];
   decode_ms: number | null;
   present_ms: number | null;
 }
@@ -67,6 +71,8 @@ export interface FrameHeader {
   width: number;
   height: number;
   fit: Fit;
+  /** Each pixel stands for so many by so many of the screen's. */
+  scale: number;
   final: boolean;
   window: number | null;
   view: string | null;
@@ -75,6 +81,7 @@ export interface FrameHeader {
 export type KernelMessage =
   | { type: "welcome"; version: number; view: string; epoch: number; window: number | null }
   | FrameHeader
+  | { type: "ping"; view: string; id: number }
   | { type: "error"; code: string; text: string; view: string | null }
   | { type: "again"; view: string }
   | { type: "closed" };
@@ -122,10 +129,13 @@ export function parseKernelMessage(content: unknown): KernelMessage | null {
         width: m.width,
         height: m.height,
         fit: m.fit === "stretch" ? "stretch" : "exact",
+        scale: isCount(m.scale) && m.scale >= 1 ? Math.min(m.scale, MAX_SCALE) : 1,
         final: m.final === true,
         window: asWindow(m.window),
         view: typeof m.view === "string" ? m.view : null,
       };
+    case "ping":
+      return typeof m.view === "string" && isCount(m.id) ? { type: "ping", view: m.view, id: m.id } : null;
     case "error":
       return {
         type: "error",

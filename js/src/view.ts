@@ -74,6 +74,7 @@ export class CanvasView extends BaseRenderView {
     canvas.dataset.rfbFrame = String(picture.id);
     canvas.dataset.rfbDecoder = presenter.name;
     canvas.dataset.rfbFinal = String(picture.final);
+    canvas.dataset.rfbScale = String(picture.scale);
     canvas.dataset.rfbSize = `${picture.width}x${picture.height}`;
     if (canvas !== this.#canvas) {
       this.#canvas?.remove();
@@ -133,12 +134,14 @@ export class CanvasView extends BaseRenderView {
     }
   }
 
-  /** One image pixel per device pixel: an older frame keeps its own size while the element is resized. */
+  /** One image pixel per device pixel, or per a few on a thin link, which the browser smooths: an older frame keeps its own size while the element is resized. */
   #layOut(canvas: HTMLCanvasElement, picture: Picture): void {
     const stretch = picture.fit === "stretch";
     canvas.classList.toggle("rfb-gpu-stretch", stretch);
-    canvas.style.width = stretch ? "" : `${picture.width / window.devicePixelRatio}px`;
-    canvas.style.height = stretch ? "" : `${picture.height / window.devicePixelRatio}px`;
+    canvas.classList.toggle("rfb-gpu-smooth", picture.scale > 1);
+    const pixel = picture.scale / window.devicePixelRatio;
+    canvas.style.width = stretch ? "" : `${picture.width * pixel}px`;
+    canvas.style.height = stretch ? "" : `${picture.height * pixel}px`;
   }
 
   /** The pixel ratio changes without a change of CSS size on another monitor, which the base class does not notice. */

@@ -27,10 +27,19 @@ function batcher(window) {
 
 test("a window of two is acknowledged frame by frame", () => {
   const { acks, sent, timers } = batcher(2);
-  acks.received();
+  acks.received(7, 1000.1234);
   acks.shown(7, 4);
   assert.deepEqual(sent, [
-    { type: "ack", frame: 7, received: 1, shown: 1, dropped: 0, decode_ms: null, present_ms: 4 },
+    {
+      type: "ack",
+      frame: 7,
+      received: 1,
+      shown: 1,
+      dropped: 0,
+      arrivals: [[7, 1000.12]],
+      decode_ms: null,
+      present_ms: 4,
+    },
   ]);
   assert.equal(timers.size, 0);
 });
@@ -38,7 +47,7 @@ test("a window of two is acknowledged frame by frame", () => {
 test("half a window goes at once, less than that after the delay", () => {
   const { acks, sent, tick, timers } = batcher(8);
   for (const id of [1, 2, 3]) {
-    acks.received();
+    acks.received(0, 0);
     acks.shown(id, id);
   }
   assert.equal(sent.length, 0);
@@ -47,7 +56,7 @@ test("half a window goes at once, less than that after the delay", () => {
   assert.equal(sent.length, 1);
   assert.deepEqual([sent[0].frame, sent[0].shown, sent[0].present_ms], [3, 3, 2]);
   for (const id of [4, 5, 6, 7]) {
-    acks.received();
+    acks.received(0, 0);
     acks.shown(id, 1);
   }
   assert.equal(sent.length, 2);
@@ -59,7 +68,7 @@ test("half a window goes at once, less than that after the delay", () => {
 test("superseded frames travel with the newer one, and count", () => {
   const { acks, sent, timers } = batcher(4);
   for (const id of [1, 2, 3]) {
-    acks.received();
+    acks.received(0, 0);
     if (id < 3) {
       acks.superseded(id);
     }
@@ -80,7 +89,7 @@ test("the highest id is acknowledged, though an older frame came late", () => {
 
 test("a frame that cannot be shown is acknowledged all the same", () => {
   const { acks, sent } = batcher(2);
-  acks.received();
+  acks.received(0, 0);
   acks.failed(9);
   assert.deepEqual([sent[0].frame, sent[0].shown, sent[0].dropped], [9, 0, 1]);
 });
@@ -101,9 +110,22 @@ test("a decode time that comes late travels with the next, as a median", () => {
 
 test("a new epoch forgets what was counted", () => {
   const { acks, sent, tick } = batcher(8);
-  acks.received();
+  acks.received(0, 0);
   acks.shown(1, 1);
   acks.reset();
   tick();
   assert.equal(sent.length, 0);
+});
+
+test("arrivals are told once, the latest of very many", () => {
+  const { acks, sent } = batcher(2);
+  for (let id = 1; id <= 100; id++) {
+    acks.received(id, 10 * id);
+  }
+  acks.shown(100, 1);
+  assert.equal(sent[0].arrivals.length, 64);
+  assert.deepEqual(sent[0].arrivals.at(-1), [100, 1000]);
+  acks.received(101, 1010);
+  acks.shown(101, 1);
+  assert.deepEqual(sent[1].arrivals, [[101, 1010]]);
 });

@@ -9,16 +9,18 @@ const FRAME = {
   width: 640,
   height: 480,
   fit: "exact",
+  scale: 2,
   final: false,
   window: 4,
 };
 
 test("a frame is read, and what is optional has a default", () => {
   assert.deepEqual(parseKernelMessage(FRAME), { ...FRAME, view: null });
-  const { fit, final, window, ...least } = FRAME;
+  const { fit, scale, final, window, ...least } = FRAME;
   assert.deepEqual(parseKernelMessage(least), {
     ...least,
     fit: "exact",
+    scale: 1,
     final: false,
     window: null,
     view: null,
@@ -42,10 +44,22 @@ test("impossible frames are no frames", () => {
   }
   assert.equal(parseKernelMessage({ ...FRAME, window: 1e9 }).window, 64);
   assert.equal(parseKernelMessage({ ...FRAME, window: 0 }).window, null);
+  assert.equal(parseKernelMessage({ ...FRAME, scale: 1e9 }).scale, 16);
+  assert.equal(parseKernelMessage({ ...FRAME, scale: -1 }).scale, 1);
 });
 
 test("unknown messages are ignored", () => {
-  for (const content of [null, undefined, 7, "frame", [], {}, { type: "pong" }, { type: "welcome" }]) {
+  for (const content of [
+    null,
+    undefined,
+    7,
+    "frame",
+    [],
+    {},
+    { type: "pong" },
+    { type: "ping" },
+    { type: "welcome" },
+  ]) {
     assert.equal(parseKernelMessage(content), null);
   }
 });

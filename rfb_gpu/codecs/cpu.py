@@ -36,6 +36,7 @@ class CpuEncoder(JpegSettings):
         codec: ``"jpeg"`` or ``"png"``.
         quality: 1 to 100, for JPEG.
         subsampling: ``"444"``, ``"422"``, ``"420"`` or ``"gray"``, for JPEG.
+        scale: 1, 2 or 4, for JPEG: of so many pixels by so many, one is made.
         slots: how many textures can be in flight. Encoding one more waits for the oldest.
     """
 
@@ -46,6 +47,7 @@ class CpuEncoder(JpegSettings):
         quality: int = 80,
         subsampling: str = "444",
         *,
+        scale: int = 1,
         slots: int = 3,
     ) -> None:
         if codec not in ("jpeg", "png"):
@@ -54,6 +56,7 @@ class CpuEncoder(JpegSettings):
         self._codec = codec
         self.quality = quality
         self.subsampling = subsampling
+        self.scale = scale
         self._slot_count = slots
         self._free: list[wgpu.GPUBuffer] = []
         self._in_flight: deque[GPUFuture[EncodedFrame]] = deque()
@@ -154,8 +157,8 @@ class CpuEncoder(JpegSettings):
 
     def _settings(self) -> _Settings:
         if self._codec == "png":
-            return _Settings("png", 100, "444")
-        return _Settings("jpeg", self._quality, self._subsampling)
+            return _Settings("png", 100, "444", 1)
+        return _Settings("jpeg", self._quality, self._subsampling, self._scale)
 
     def _download(
         self,
@@ -190,18 +193,22 @@ class CpuEncoder(JpegSettings):
         yield work
         data, seconds = work.result()
         timings |= {"compress": seconds, "ready": time.perf_counter() - began}
-        return EncodedFrame(data, width, height, *settings, timings)
+        scale = settings.scale
+        return EncodedFrame(data, -(-width // scale), -(-height // scale), *settings, timings)
 
 
 class _Settings(NamedTuple):
     codec: str
     quality: int
     subsampling: str
+    scale: int
 
 
 def _compress(image: NDArray[np.uint8], order: str, settings: _Settings) -> tuple[bytes, float]:
     """On the thread: a file, and the seconds it took. ``order`` of the channels is ``"RGBA"`` or ``"BGRA"``."""
     began = time.perf_counter()
+    if settings.scale > 1:
+        image = _shrink(image, settings.scale)
     if settings.codec == "jpeg":
         data = simplejpeg.encode_jpeg(
             np.ascontiguousarray(image),
@@ -213,3 +220,16 @@ def _compress(image: NDArray[np.uint8], order: str, settings: _Settings) -> tupl
     else:
         data = encode_png(image[..., :3] if order == "RGBA" else image[..., 2::-1])
     return data, time.perf_counter() - began
+
+
+def _shrink(image: NDArray[np.uint8], scale: int) -> NDArray[np.uint8]:
+    """Means of scale x scale pixels; at the right and lower edge, the last ones count again."""
+    height, width = image.shape[:2]
+    missing = ((0, -height % scale), (0, -width % scale), (0, 0))
+    whole = np.pad(image, missing, mode="edge") if any(map(any, missing)) else image
+    # Slices in turn: a sum over two axes of four takes several times as long.
+    total = np.zeros((whole.shape[0] // scale, whole.shape[1] // scale, 4), np.uint16)
+    for y in range(scale):
+        for x in range(scale):
+            total += whole[y::scale, x::scale]
+    return ((total + scale * scale // 2) // (scale * scale)).astype(np.uint8)

@@ -25,6 +25,8 @@ class EncodedFrame:
     """1 to 100; 100 for a lossless file."""
     subsampling: str
     """``"444"``, ``"422"``, ``"420"`` or ``"gray"``; ``"444"`` for PNG."""
+    scale: int = 1
+    """Each pixel stands for so many by so many of the source's."""
     timings: dict[str, float] = field(default_factory=dict)
     """Seconds: ``submit`` (in the call of encode), ``ready`` (from that call until the bytes were there); with profiling also
     one entry per GPU pass."""
@@ -52,6 +54,7 @@ class Encoder(Protocol):
 
     quality: int
     subsampling: str
+    scale: int
 
     @property
     def ready(self) -> bool:

@@ -1,10 +1,20 @@
-"""What to send and when: messages, views, acknowledgements. Pure logic: knows nothing of wgpu, widgets or event loops.
+"""What to send, when and how fine: messages, views, acknowledgements, links.
 
-No clock but the ``now`` (seconds, any origin, never going back) that callers pass in.
+Pure logic: knows nothing of wgpu, widgets or event loops. No clock but the ``now`` (seconds, any origin, never going back) that
+callers pass in.
 """
 
 from .acks import Views
 from .inbox import Inbox
 from .protocol import PROTOCOL_VERSION, ProtocolError, parse_message
+from .quality import QualityPolicy, Settings
 
-__all__ = ["PROTOCOL_VERSION", "Inbox", "ProtocolError", "Views", "parse_message"]
+__all__ = [
+    "PROTOCOL_VERSION",
+    "Inbox",
+    "ProtocolError",
+    "QualityPolicy",
+    "Settings",
+    "Views",
+    "parse_message",
+]

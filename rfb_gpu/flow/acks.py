@@ -2,32 +2,57 @@
 
 State is kept per view and epoch. A page that reloads is a new view: what the old one left unacknowledged cannot hold it up. A view
 that stays silent with frames in flight stops counting after a while; when it is heard again, it counts again.
+
+Two things bound what is under way to a page: the bytes that its link carries within the latency budget, and the frames that it can
+show. The second is found by trial, as nothing tells it: one more as long as all are shown, one less when one is overtaken.
 """
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+from .link import Link
 
 __all__ = ["Views"]
 
 ACK_TIMEOUT_SECONDS = 1.0
-"""How long the oldest frame in flight may stay unacknowledged, at least."""
+"""How long the oldest frame in flight may stay unacknowledged once its link should be done with it, at least."""
 ACK_TIMEOUT_ROUND_TRIPS = 4
 ACK_TIMEOUT_MAX_SECONDS = 8.0
 FORGET_SECONDS = 60.0
 """A view that was silent for so long, with frames to answer, is forgotten: its page is gone."""
 MAX_VIEWS = 64
+WINDOW_FIRST, WINDOW_LEAST, WINDOW_MOST = 3, 2, 16
+"""Frames in flight: one is on its way while another is shown; sixteen at 60 a second are a quarter of a second."""
+WINDOW_HOLD_SECONDS = 1.0, 16.0
+"""After a frame was overtaken, the window does not grow for so long: at least, and after it happened again and again."""
+QUEUE_SHARE = 0.25
+"""Of the latency budget, for what is before a frame on its link."""
+OVERDUE_SHARE = 0.5
+"""An answer that is so late, as a share of the latency budget, stops what would follow. Answers wait up to 25 ms for each other."""
+PING_SECONDS = 5.0
+"""The delay of a link that is used is measured about so often."""
 
 
 @dataclass
 class _View:
     epoch: int
+    window: int
     visible: bool = False
     in_flight: OrderedDict[int, float] = field(default_factory=OrderedDict)  # frame id -> when sent
     strikes: int = 0  # times in a row that its frames timed out
     silent_since: float | None = None
     round_trip: float | None = None  # smoothed, seconds
+    link: Link = field(default_factory=Link)
+    frame: int = -1  # sent last
+    grown: int = -1  # the frame sent last when the window grew
+    grow_from: float = 0.0  # not before
+    grow_hold: float = WINDOW_HOLD_SECONDS[0]
+    pings: OrderedDict[int, float] = field(default_factory=OrderedDict)  # those that wait for an answer
+    pinged: float | None = None
 
     @property
     def timeout(self) -> float:
@@ -36,20 +61,24 @@ class _View:
 
     @property
     def deadline(self) -> float | None:
-        return next(iter(self.in_flight.values())) + self.timeout if self.in_flight else None
+        if not self.in_flight:
+            return None
+        return max(next(iter(self.in_flight.values())), self.link.oldest_done) + self.timeout
 
 
 class Views:
     """The pages that show a canvas.
 
     Arguments:
-        window: how many frames each may have unacknowledged.
+        window: how many frames each may have unacknowledged; None: found by trial.
+        latency_budget: seconds that what is in flight may keep a link busy; beyond, new frames wait. None: only the window counts.
     """
 
-    def __init__(self, window: int = 3) -> None:
-        if window < 1:
+    def __init__(self, window: int | None = None, latency_budget: float | None = None) -> None:
+        if window is not None and window < 1:
             raise ValueError(f"window must be 1 or more, not {window}")
-        self.window = window
+        self._fixed_window = window
+        self.latency_budget = latency_budget
         self._views: OrderedDict[str, _View] = OrderedDict()
 
     def __len__(self) -> int:
@@ -64,7 +93,7 @@ class Views:
         if known is not None and known.epoch >= epoch:
             return False
         visible = known.visible if known is not None else False
-        self._views[view] = _View(epoch, visible)
+        self._views[view] = _View(epoch, self._fixed_window or WINDOW_FIRST, visible)
         self._views.move_to_end(view)
         while len(self._views) > MAX_VIEWS:
             self._views.popitem(last=False)
@@ -86,17 +115,64 @@ class Views:
             known.strikes, known.silent_since = 0, None
             self._views.move_to_end(view)  # when there are too many, those that were heard last stay
 
-    def sent(self, frame: int, now: float, view: str | None = None) -> None:
-        """A frame went out, to all views or to one."""
+    def window(self, view: str | None = None) -> int:
+        """How many frames a view may have unacknowledged; without a view, the smallest of those who look."""
+        views = [v for name, v in self._views.items() if name == view or (view is None and v.visible)]
+        return min((v.window for v in views), default=self._fixed_window or WINDOW_FIRST)
+
+    @property
+    def rate(self) -> float | None:
+        """Bytes per second of the slowest link to somebody who looks; None while nothing is known."""
+        rates = [v.link.rate for v in self._watching() if v.link.rate is not None]
+        return min(rates, default=None)
+
+    def due_pings(self, number: int, now: float) -> list[str]:
+        """The views whose delay should be measured, before a frame is sent. They count as sent a ping of that number."""
+        due = []
+        for name, v in self._views.items():
+            since = now - v.pinged if v.pinged is not None else math.inf
+            if since >= PING_SECONDS and (not v.in_flight or not v.link.knows_delay):
+                v.pinged = v.pings[number] = now
+                while len(v.pings) > 4:
+                    v.pings.popitem(last=False)
+                due.append(name)
+        return due
+
+    def pong(self, view: str, epoch: int, number: int, arrived: float, now: float) -> None:
+        """A page answers a ping, which arrived at that time on its clock."""
+        known = self._views.get(view)
+        if known is not None and known.epoch == epoch and number in known.pings:
+            known.link.pong(known.pings.pop(number), arrived, now)
+
+    def sent(self, frame: int, now: float, view: str | None = None, *, size: int = 0) -> None:
+        """A frame of ``size`` bytes went out, to all views or to one."""
         for name, v in self._views.items():
             if view is None or name == view:
                 v.in_flight[frame] = now
+                v.frame = frame
+                v.link.sent(frame, size, now)
 
-    def ack(self, view: str, epoch: int, frame: int, now: float) -> list[tuple[int, float]]:
-        """A page has dealt with all frames up to ``frame``. Gives those that were waited for, with their round trips in seconds."""
+    def ack(
+        self,
+        view: str,
+        epoch: int,
+        frame: int,
+        now: float,
+        *,
+        dropped: int = 0,
+        arrivals: Iterable[tuple[int, float]] = (),
+    ) -> list[tuple[int, float]]:
+        """A page has dealt with all frames up to ``frame``. Gives those that were waited for, with their round trips in seconds.
+
+        Arguments:
+            dropped: how many of them were overtaken by newer ones, and not shown.
+            arrivals: numbers of frames, and when they arrived in seconds on the page's clock.
+        """
         known = self._views.get(view)
         if known is None or known.epoch != epoch:
             return []
+        was_full = len(known.in_flight) >= known.window
+        known.link.ack(frame, now, arrivals)
         answered: list[tuple[int, float]] = []
         while known.in_flight and next(iter(known.in_flight)) <= frame:
             answered_frame, when = known.in_flight.popitem(last=False)
@@ -106,27 +182,69 @@ class Views:
             known.round_trip = (
                 round_trip if known.round_trip is None else 0.875 * known.round_trip + 0.125 * round_trip
             )
+        if self._fixed_window is None:
+            if dropped:
+                known.window = max(known.window - 1, WINDOW_LEAST)
+                known.grow_from = now + known.grow_hold
+                known.grow_hold = min(2 * known.grow_hold, WINDOW_HOLD_SECONDS[1])
+            elif was_full and now >= known.grow_from and (frame > known.grown or not known.grow_from):
+                # Once a frame was overtaken, once for a round trip: what the last step did is seen only then.
+                known.window = min(known.window + 1, WINDOW_MOST)
+                known.grown = known.frame
         return answered
 
-    def may_send(self, now: float) -> bool:
-        """Whether a new frame may be made: somebody looks, and everybody who answers has room in the window."""
+    def may_send(self, now: float, coming: int = 0, coming_bytes: int = 0) -> bool:
+        """Whether a new frame may be made: somebody looks, and everybody who answers has room.
+
+        Arguments:
+            coming: how many frames are being made, but not sent yet.
+            coming_bytes: how many bytes those will have, all together.
+        """
         self._expire(now)
         visible = [v for v in self._views.values() if v.visible]
         lively = [v for v in visible if not v.strikes]
         if lively:
-            return all(len(v.in_flight) < self.window for v in lively)
+            return all(self._has_room(v, now, coming, coming_bytes) for v in lively)
         # Nobody has answered of late: one frame at a time, to find out.
-        return any(not v.in_flight for v in visible)
+        return not coming and any(not v.in_flight for v in visible)
 
     def next_deadline(self, now: float) -> float | None:
         """When :meth:`may_send` may turn true without a message; None if it cannot."""
         deadlines = [v.deadline for v in self._views.values() if v.visible and v.deadline is not None]
+        if self.latency_budget is not None:
+            for v in self._watching():
+                if (
+                    len(v.in_flight) < v.window
+                    and (wait := v.link.queue(now) - self.latency_budget * QUEUE_SHARE) > 0
+                ):
+                    deadlines.append(now + wait)
         return max(min(deadlines), now) if deadlines else None
+
+    def seconds_for(self, size: int) -> float:
+        """How long so many bytes take on the slowest link to somebody who looks; 0 while nothing is known."""
+        return max((v.link.seconds_for(size) for v in self._watching()), default=0.0)
+
+    def _watching(self) -> list[_View]:
+        """Who looks and answers, or if nobody answers, who looks."""
+        visible = [v for v in self._views.values() if v.visible]
+        return [v for v in visible if not v.strikes] or visible
+
+    def _has_room(self, view: _View, now: float, coming: int, coming_bytes: int) -> bool:
+        if len(view.in_flight) + coming >= view.window:
+            return False
+        if self.latency_budget is None or not len(view.in_flight) + coming:
+            return True
+        # A link that has got slower is known by answers that stay away, before any comes.
+        queue = view.link.queue(now) + view.link.seconds_for(coming_bytes)
+        return (
+            queue <= self.latency_budget * QUEUE_SHARE
+            and view.link.overdue(now) <= self.latency_budget * OVERDUE_SHARE
+        )
 
     def _expire(self, now: float) -> None:
         for name, v in list(self._views.items()):
             if v.deadline is not None and now >= v.deadline:
-                v.in_flight.clear()
+                v.in_flight.clear()  # its link still waits: a late answer tells how slow it is
                 v.strikes += 1
                 v.silent_since = v.silent_since or now
             if v.silent_since is not None and now - v.silent_since > FORGET_SECONDS:

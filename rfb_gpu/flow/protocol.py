@@ -19,6 +19,7 @@ __all__ = [
     "Event",
     "Hello",
     "Message",
+    "Pong",
     "ProtocolError",
     "Size",
     "Visibility",
@@ -28,12 +29,14 @@ __all__ = [
     "error_message",
     "frame_message",
     "parse_message",
+    "ping_message",
     "welcome_message",
 ]
 
 PROTOCOL_VERSION = 1
 
 _TEXT_MAX = 200
+_ARRIVALS_MAX = 256
 _NUMBER_MAX = 2**53
 """Beyond it a page's numbers are no longer whole."""
 
@@ -80,6 +83,16 @@ class Ack(Message):
     dropped: int
     decode_ms: float | None
     present_ms: float | None
+    arrivals: tuple[tuple[int, float], ...] = ()
+    """Frames that arrived since the last one, and when: seconds on the page's clock."""
+
+
+@dataclass(frozen=True)
+class Pong(Message):
+    """A ping has arrived, at that time in seconds on the page's clock."""
+
+    id: int
+    at: float
 
 
 @dataclass(frozen=True)
@@ -132,6 +145,18 @@ def _number_or_none(content: Mapping[str, Any], key: str) -> float | None:
     return value
 
 
+def _arrivals(content: Mapping[str, Any]) -> tuple[tuple[int, float], ...]:
+    value = content.get("arrivals", ())
+    if not isinstance(value, (list, tuple)) or len(value) > _ARRIVALS_MAX:
+        raise ProtocolError(f"'arrivals' must be a list of at most {_ARRIVALS_MAX}")
+    found = []
+    for pair in value:
+        if not (isinstance(pair, (list, tuple)) and len(pair) == 2 and all(map(_is_number, pair))):
+            raise ProtocolError(f"an arrival must be a frame's number and a time, not {pair!r}")
+        found.append((int(pair[0]), pair[1] / 1000))
+    return tuple(found)
+
+
 def _truth(content: Mapping[str, Any], key: str, default: bool | None = None) -> bool:
     value = content.get(key, default)
     if not isinstance(value, bool):
@@ -158,7 +183,7 @@ def parse_message(content: object) -> Message | None:
     if not isinstance(content, Mapping):
         raise ProtocolError("a message must be an object")
     kind = _text(content, "type")
-    if kind not in ("hello", "visibility", "ack", "decoder", "event", "bye"):
+    if kind not in ("hello", "visibility", "ack", "pong", "decoder", "event", "bye"):
         return None
     base = (_text(content, "view"), _whole(content, "epoch"), _whole(content, "seq"))
     if kind == "hello":
@@ -188,7 +213,13 @@ def parse_message(content: object) -> Message | None:
             dropped=_whole(content, "dropped", 0),
             decode_ms=_number_or_none(content, "decode_ms"),
             present_ms=_number_or_none(content, "present_ms"),
+            arrivals=_arrivals(content),
         )
+    if kind == "pong":
+        at = content.get("at")
+        if at is None or not _is_number(at):
+            raise ProtocolError(f"'at' must be a finite number, not {at!r}")
+        return Pong(*base, id=_whole(content, "id"), at=at / 1000)
     if kind == "decoder":
         return DecoderReport(
             *base,
@@ -272,6 +303,11 @@ def welcome_message(view: str, epoch: int, release: str, window: int) -> dict[st
     }
 
 
+def ping_message(view: str, number: int) -> dict[str, Any]:
+    """Asks a page when this arrives, on its clock."""
+    return {"type": "ping", "view": view, "id": number}
+
+
 def error_message(code: str, text: str, view: str | None = None) -> dict[str, Any]:
     """A line for the badge on the canvas, of all views or of one; an empty text takes it away."""
     message = {"type": "error", "code": code, "text": text}
@@ -293,6 +329,7 @@ def frame_message(
     final: bool,
     quality: int,
     subsampling: str,
+    scale: int,
     window: int,
     view: str | None = None,
 ) -> dict[str, Any]:
@@ -307,6 +344,7 @@ def frame_message(
         "final": final,
         "quality": quality,
         "subsampling": subsampling,
+        "scale": scale,
         "window": window,
     }
     if view is not None:

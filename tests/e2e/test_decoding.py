@@ -179,6 +179,43 @@ def test_the_canvas_changes_size_with_the_frame_only(open_page, device, decoder)
     assert page.page.evaluate("sizesSet") == changes + 2
 
 
+@BOTH_DECODERS
+def test_a_small_picture_fills_the_place_of_a_large_one(open_page, device, decoder):
+    """What a thin link gets: fewer pixels, smoothly scaled up to the same size on the screen."""
+    page = open_page(decoder)
+    whole = picture(320, 240)
+    assert page.show(our_file(device, whole), 320, 240)
+    assert page.canvas().screenshot().shape == (240, 320, 3)
+    half = whole.reshape(120, 2, 160, 2, 3).mean((1, 3)).round().astype(np.uint8)
+    assert page.show(our_file(device, half), 160, 120, scale=2)
+    assert page.canvas().size == (160, 120)
+    seen = page.canvas().screenshot()
+    assert seen.shape == (240, 320, 3)
+    assert harness.psnr(seen, whole) > 30
+    squares = np.repeat(np.repeat(half, 2, 0), 2, 1)
+    assert harness.psnr(seen, whole) > harness.psnr(squares, whole), "smoothed, not enlarged pixel by pixel"
+
+
+def test_a_ping_is_answered_at_once(open_page):
+    page = open_page("browser")
+    before = page.page.evaluate("performance.now()")
+    page.deliver({"type": "ping", "view": page.view, "id": 7})
+    page.deliver({"type": "ping", "view": "another", "id": 8})
+    (pong,) = page.sent("pong")
+    assert pong["id"] == 7
+    assert before <= pong["at"] <= page.page.evaluate("performance.now()")
+
+
+@BOTH_DECODERS
+def test_acknowledgements_tell_when_frames_arrived(open_page, device, decoder):
+    page = open_page(decoder)
+    before = page.page.evaluate("performance.now()")
+    assert page.show(our_file(device, picture(64, 48)), 64, 48)
+    ((frame, at),) = page.sent("ack")[-1]["arrivals"]
+    assert frame == page.sent("ack")[-1]["frame"]
+    assert before - 1 <= at <= page.page.evaluate("performance.now()")
+
+
 FORGET = """
 canvas => {
     if (canvas.dataset.rfbDecoder === 'browser') {

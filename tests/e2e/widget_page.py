@@ -195,12 +195,14 @@ class WidgetPage(LocalPage):
         """Change a trait, as the kernel does."""
         self.page.evaluate("([trait, value]) => host.set(trait, value)", [trait, value])
 
-    def show(self, file: bytes, width: int, height: int, codec: str = "jpeg", fit: str = "exact") -> bool:
+    def show(
+        self, file: bytes, width: int, height: int, codec: str = "jpeg", fit: str = "exact", scale: int = 1
+    ) -> bool:
         """Send a frame and wait for its acknowledgement; returns whether it was shown."""
         self._next += 1
         before = len(self.sent("ack"))
         header = {"type": "frame", "id": self._next, "codec": codec, "width": width, "height": height}
-        self.deliver({**header, "fit": fit, "final": True}, file)
+        self.deliver({**header, "fit": fit, "scale": scale, "final": True}, file)
         self.page.wait_for_function(
             "count => host.sent.filter(message => message.type === 'ack').length > count", arg=before
         )

@@ -29,8 +29,11 @@ from tests.gpu.helpers import psnr
 class Page:
     """Plays a page: says hello, keeps frames, acknowledges on request."""
 
-    def __init__(self, canvas, view="a", ack=True):
+    def __init__(self, canvas, view="a", ack=True, link=None):
         self.canvas, self.view, self.acks = canvas, view, ack
+        self.link = link  # bytes per second, and seconds each way; None: at once
+        self.link_free = 0.0
+        self.shown = []  # when drawn, when here, message
         self.epoch = self.seq = 0
         self.messages, self.frames = [], []
         self.lost = False
@@ -45,6 +48,9 @@ class Page:
     def receive(self, message, buffers):
         if self.lost or message.get("view", self.view) != self.view:
             return
+        if self.link is not None and message["type"] in ("frame", "ping"):
+            self.transmit(message, buffers)
+            return
         self.messages.append(message)
         if message["type"] == "frame":
             (data,) = buffers
@@ -52,6 +58,28 @@ class Page:
             self.frames.append((message, data))
             if self.acks:
                 asyncio.get_running_loop().call_soon(self.ack)
+
+    def transmit(self, message, buffers):
+        """Over a link that keeps order."""
+        rate, delay = self.link
+        sent = time.perf_counter()
+        size = len(buffers[0]) if buffers else 50
+        self.link_free = max(self.link_free, sent) + size / rate
+
+        def arrive():
+            at = time.perf_counter()
+            self.messages.append(message)
+            if message["type"] == "ping":
+                answer = {"type": "pong", "id": message["id"], "at": 1000 * at}
+            else:
+                self.frames.append((message, buffers[0]))
+                self.shown.append((sent, at, message))
+                frame = message["id"]
+                answer = {"type": "ack", "frame": frame, "shown": 1, "arrivals": [[frame, 1000 * at]]}
+            loop.call_later(delay, lambda: self.send(**answer))
+
+        loop = asyncio.get_running_loop()
+        loop.call_later(self.link_free - sent + delay, arrive)
 
     def send(self, **fields):
         message = {"view": self.view, "epoch": self.epoch, "seq": self.seq, **fields}
@@ -121,6 +149,7 @@ class Scene:
         self.camera = gfx.PerspectiveCamera(50)
         self.camera.show_object(self.cube, view_dir=(-1, -1, -2))
         self.threads = []
+        self.still = False
         self.draws = 0
         self.cost = 0.0
         canvas.request_draw(self.draw)
@@ -129,7 +158,8 @@ class Scene:
         self.draws += 1
         self.threads.append(threading.get_ident())
         time.sleep(self.cost)
-        self.cube.local.rotation = [0, math.sin(self.draws / 10), 0, math.cos(self.draws / 10)]
+        turns = 1 if self.still else self.draws
+        self.cube.local.rotation = [0, math.sin(turns / 10), 0, math.cos(turns / 10)]
         self.renderer.render(self.scene, self.camera)
 
 
@@ -470,6 +500,105 @@ def test_hidden_pages_stop_a_continuous_canvas(run):
     run(test, update_mode="continuous")
 
 
+@pytest.mark.parametrize("encoder", ["gpu", "cpu"])
+def test_a_picture_that_stays_the_same_is_sent_once_and_then_without_loss(run, encoder):
+    """Also by a canvas that never stops drawing it."""
+
+    async def test(canvas):
+        scene = Scene(canvas)
+        scene.still = True
+        page = Page(canvas)
+        page.open()
+        final = await page.wait_final()
+        np.testing.assert_array_equal(final, texture_pixels(canvas))
+        sent, draws = len(page.messages), scene.draws
+        await asyncio.sleep(1.0)
+        assert scene.draws > draws + 3
+        assert len(page.messages) == sent
+        # A page that comes later gets the picture all the same, and a change is seen.
+        second = Page(canvas, "b")
+        second.open()
+        await second.wait_final()
+        scene.still = False
+        await page.wait(lambda: not page.frames[-1][0]["final"])
+
+    run(test, update_mode="continuous", encoder=encoder)
+
+
+@pytest.mark.parametrize("encoder", ["gpu", "cpu"])
+def test_on_a_thin_link_the_quality_gives_way_and_comes_back(run, encoder):
+    async def test(canvas):
+        Scene(canvas)
+        page = Page(canvas, link=(20e3, 0.05))
+        page.open(320, 240)
+        await asyncio.sleep(4)
+        thin = [entry for entry in page.shown if entry[0] > page.shown[0][0] + 2]
+        assert len(thin) > 8
+        assert thin[-1][2]["scale"] > 1
+        assert thin[-1][2]["subsampling"] == "420"
+        image = picture(page.frames[-1])
+        assert image.shape[0] == -(-240 // thin[-1][2]["scale"])
+        trips = sorted(shown - sent for sent, shown, _ in thin)
+        assert trips[len(trips) // 2] < 0.05 + 0.15
+        page.link = (20e6, 0.002)
+        await page.wait(lambda: page.frames[-1][0]["quality"] == 80, 3)
+        message = page.frames[-1][0]
+        assert (message["scale"], message["subsampling"], message["width"]) == (1, "444", 320)
+
+    run(test, update_mode="continuous", encoder=encoder, max_fps=60)
+
+
+def test_numpy_frames_follow_the_link_too(run):
+    async def test(canvas):
+        context = canvas.get_context("bitmap")
+        noise = np.random.default_rng(1).integers(0, 255, (90, 120, 4), np.uint8)
+        canvas.request_draw(lambda: context.set_bitmap(np.roll(noise, len(page.frames), 0)))
+        page = Page(canvas, link=(20e3, 0.02))
+        page.open()
+        await page.wait(lambda: bool(page.frames) and page.frames[-1][0]["scale"] > 1)
+        assert picture(page.frames[-1]).shape[1] in (60, 30)
+
+    run(test, update_mode="continuous")
+
+
+def test_a_fixed_quality_stays(run):
+    async def test(canvas):
+        Scene(canvas)
+        page = Page(canvas, link=(20e3, 0.02))
+        page.open()
+        await page.wait(lambda: len(page.frames) >= 8)
+        settings = {(m["quality"], m["subsampling"], m["scale"]) for m, _ in page.frames}
+        assert settings == {(70, "422", 1)}
+
+    run(test, update_mode="continuous", quality=70, subsampling="422")
+
+
+def test_a_lossless_frame_that_takes_long_waits_for_a_longer_rest_behind_a_better_lossy_one(run):
+    async def test(canvas):
+        scene = Scene(canvas)
+        noise = np.random.default_rng(1).integers(0, 64, (150, 200, 3), np.uint8)
+        image = gfx.Image(gfx.Geometry(grid=gfx.Texture(noise, dim=2)), gfx.ImageBasicMaterial(clim=(0, 255)))
+        scene.scene.add(image)
+        scene.camera.show_object(image)
+        page = Page(canvas, link=(15e3, 0.02))
+        page.open(200, 150)
+        canvas.set_update_mode("continuous")
+        await page.wait(lambda: bool(page.frames) and page.frames[-1][0]["scale"] > 1)
+        canvas.set_update_mode("ondemand")
+        stopped = time.perf_counter()
+        await page.wait(lambda: page.frames[-1][0]["scale"] == 1)
+        message = page.frames[-1][0]
+        assert (message["quality"], message["final"]) == (80, False)
+        await page.wait_final()
+        png = len(page.frames[-1][1])
+        assert png / 15e3 > 1, "it took long"
+        sent = page.shown[-1][0]
+        assert sent - stopped > min(png / 15e3, 5) * 0.8
+        np.testing.assert_array_equal(picture(page.frames[-1]), texture_pixels(canvas))
+
+    run(test)
+
+
 def test_a_slow_draw_never_makes_pointer_moves_queue_up(run):
     """Many moves while draws take long: the last position is what is seen two draws later."""
 
@@ -764,6 +893,11 @@ def test_every_argument_of_the_base_class(run):
         ({"lossless_delay": -1}, ValueError, "lossless_delay"),
         ({"lossless_delay": "0.3"}, ValueError, "lossless_delay"),
         ({"max_buffered_frames": 0}, ValueError, "window"),
+        ({"quality": (90, 30)}, ValueError, "least, best"),
+        ({"quality": (30, 60, 90)}, ValueError, "least, best"),
+        ({"quality": (0, 90)}, ValueError, "from 1 to 100"),
+        ({"latency_budget": 0}, ValueError, "latency_budget"),
+        ({"latency_budget": "fast"}, ValueError, "latency_budget"),
         ({"max_buffered_frames": 1.5}, TypeError, "whole number"),
         ({"present_method": "screen"}, RuntimeError, "'screen' is not available"),
         ({"qualty": 50}, TypeError, "no argument 'qualty'"),

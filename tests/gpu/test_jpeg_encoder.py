@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from rfb_gpu import JpegEncoder
-from rfb_gpu.codecs import native
+from rfb_gpu.codecs import CpuEncoder, native
 from rfb_gpu.codecs.jpeg import encoder as encoder_module
 from rfb_gpu.codecs.jpeg.bitstream import SUBSAMPLINGS, Layout
 from rfb_gpu.codecs.jpeg.huffman import AdaptiveHuffman
@@ -305,6 +305,36 @@ def test_a_part_of_a_texture_gives_the_file_of_that_part(device, subsampling):
     assert bytes(encoder.encode(texture).result()) == whole
 
 
+@pytest.mark.parametrize("make", [JpegEncoder, lambda device, **settings: CpuEncoder(device, **settings)])
+@pytest.mark.parametrize("subsampling", SUBSAMPLINGS)
+@pytest.mark.parametrize("scale", [2, 4])
+def test_a_smaller_picture_is_the_mean_of_its_pixels(device, scale, subsampling, make):
+    image = picture("gradient", 103, 61)
+    encoder = make(device, quality=95, subsampling=subsampling, scale=scale)
+    frame = encoder.encode(texture_of(device, image, "rgba8unorm-srgb")).result()
+    encoder.close()
+    width, height = -(-103 // scale), -(-61 // scale)
+    assert (frame.width, frame.height, frame.scale) == (width, height, scale)
+    whole = np.pad(image, ((0, height * scale - 61), (0, width * scale - 103), (0, 0)), mode="edge")
+    mean = whole.reshape(height, scale, width, scale, 4).mean((1, 3)).round().astype(np.uint8)
+    if make is JpegEncoder:
+        assert_as_good_as_libjpeg(mean, frame)
+    else:
+        best = simplejpeg.decode_jpeg(libjpeg(mean, 95, subsampling), fastdct=False)
+        assert psnr(decode(bytes(frame)), best) > 40
+
+
+@pytest.mark.parametrize("scale", [1, 2, 4])
+def test_a_part_of_a_texture_at_a_smaller_scale(device, scale):
+    """What lies beside the part must not be seen in it."""
+    image = picture("noise", 90, 70)
+    encoder = JpegEncoder(device, scale=scale, huffman="standard")
+    part = encoder.encode(texture_of(device, image), rect=(11, 7, 53, 37)).result()
+    alone = encoder.encode(texture_of(device, np.ascontiguousarray(image[7:44, 11:64]))).result()
+    encoder.close()
+    assert bytes(part) == bytes(alone)
+
+
 def test_a_layer_of_a_texture_by_its_view(device):
     images = [picture("gradient", 120, 80), picture("text", 120, 80)]
     texture = device.create_texture(
@@ -481,6 +511,7 @@ def test_textures_that_cannot_be_encoded_say_why(device):
         ({"quality": 80.5}, TypeError, "whole number"),
         ({"subsampling": "422x"}, ValueError, "subsampling"),
         ({"slots": 0}, ValueError, "slots"),
+        ({"scale": 3}, ValueError, "scale"),
         ({"dpi": 0}, ValueError, "dpi"),
     ],
 )

@@ -66,13 +66,28 @@ var<workgroup> code_words: u32;
 
 // ---- pixels to samples
 
-fn pixel(at: vec2u) -> vec3u {
-    var rgb = textureLoad(source, frame.origin + min(at, vec2u(frame.width, frame.height) - 1u), 0).rgb;
+fn texel(at: vec2u) -> vec3f {
+    let rgb = textureLoad(source, min(at, frame.last), 0).rgb;
     if (LINEAR_SOURCE) {
         // An -srgb texture gives linear values. This brings its 8-bit numbers back, exactly.
-        rgb = srgb_encode(rgb);
+        return srgb_encode(rgb);
     }
-    return channels(rgb);
+    return rgb;
+}
+
+fn pixel(at: vec2u) -> vec3u {
+    let corner = frame.origin + SCALE * at;
+    if (SCALE == 1u) {
+        return channels(texel(corner));
+    }
+    // The mean of the encoded values, as image libraries do it; beyond the frame's edge its last texels count again.
+    var sum = vec3f(0.0);
+    for (var y = 0u; y < SCALE; y++) {
+        for (var x = 0u; x < SCALE; x++) {
+            sum += texel(corner + vec2u(x, y));
+        }
+    }
+    return channels(sum / f32(SCALE * SCALE));
 }
 
 /// The upper one of the two rows of pixels that the frame's last row of 4:2:0 chroma stands for.

@@ -43,8 +43,8 @@ _ROW_BYTES = 8
 _ENTRY_BYTES = 8
 _SEGMENTS_PER_SPAN = 8
 _SPAN_BLOCKS = 96
-_FRAME_ORIGIN_OFFSET = 8
-_FRAME_ENTRY_WORK_OFFSET = 52
+_FRAME_SOURCE_OFFSET = 8
+_FRAME_ENTRY_WORK_OFFSET = 60
 _RESULT_STREAM_BYTES = 0  # words
 _RESULT_FLAGS = 1
 _RESULT_ENTRY_COUNT = 2
@@ -152,6 +152,7 @@ class _Variant:
     """What the stages are compiled for."""
 
     subsampling: str
+    scale: int
     is_linear: bool
     """The source gives linear values."""
     counts_symbols: bool
@@ -204,6 +205,7 @@ class _Stages:
         assert device is not None
         constants = {
             **layout.constants,
+            "SCALE": variant.scale,
             "LINEAR_SOURCE": variant.is_linear,
             "COUNT_SYMBOLS": variant.counts_symbols,
             "WIDE_POSITIONS": _ALL_POSITIONS if variant.is_wide else _WIDE_POSITIONS,
@@ -253,6 +255,8 @@ class _Band:
                     layout.height,
                     0,
                     0,
+                    0,
+                    0,
                     layout.mcus_per_row,
                     spans_per_row,
                     first_row,
@@ -265,6 +269,8 @@ class _Band:
                     self.spans * _SPAN_BLOCKS // _COUNTED_BLOCKS | 1,
                     FIRST_ENTRY_WORK,
                     self.entry_capacity,
+                    0,
+                    0,
                     0,
                 ],
                 np.uint32,
@@ -311,7 +317,7 @@ class _Plan:
     def __init__(self, device: wgpu.GPUDevice, layout: Layout, mcu_bits: int, slots: int) -> None:
         self._device = device
         self._tables: tuple[bytes, tuple[HuffmanTable, ...]] | None = None
-        self._origin = (0, 0)
+        self._source: tuple[int, int, int, int] | None = None
         self._entry_work = FIRST_ENTRY_WORK
         self.layout = layout
         self.mcu_bits = mcu_bits
@@ -364,13 +370,13 @@ class _Plan:
             self._tables = (quantisers, huffman)
             self._device.queue.write_buffer(self.tables, 0, _encoding_tables(quantisers, huffman))
 
-    def use_origin(self, x: int, y: int) -> None:
-        """Has the frames that are submitted from now on begin at this pixel of the texture."""
-        if (x, y) != self._origin:
-            self._origin = (x, y)
+    def use_source(self, first: tuple[int, int], last: tuple[int, int]) -> None:
+        """Has the frames that are submitted from now on made of the texels from ``first`` to ``last``."""
+        if first + last != self._source:
+            self._source = first + last
             for band in self.bands:
                 self._device.queue.write_buffer(
-                    band.frame, _FRAME_ORIGIN_OFFSET, np.array([x, y], np.uint32).tobytes()
+                    band.frame, _FRAME_SOURCE_OFFSET, np.array(self._source, np.uint32).tobytes()
                 )
 
     def use_entry_work(self, work: int) -> None:
@@ -416,6 +422,7 @@ class JpegEncoder(JpegSettings):
         quality: 1 to 100, on the scale of the IJG's library. Can be changed between frames.
         subsampling: ``"444"`` (colour at full resolution: plots, text, thin lines), ``"422"`` (half across), ``"420"`` (half across
             and down, about 1/3 fewer bytes), ``"gray"`` (no colour).
+        scale: 1, 2 or 4: of so many pixels by so many, one is made.
         slots: how many frames can be in flight. Encoding one more waits for the oldest.
         quantisation: the quantisation tables themselves, luma and chroma, shape (2, 8, 8), 1 to 255; they override what
             ``quality`` gives.
@@ -445,6 +452,7 @@ class JpegEncoder(JpegSettings):
         quality: int = 80,
         subsampling: str = "444",
         *,
+        scale: int = 1,
         slots: int = 3,
         quantisation: ArrayLike | None = None,
         huffman: str = "adaptive",
@@ -463,6 +471,7 @@ class JpegEncoder(JpegSettings):
         self._stages = _Stages.of(device)
         self.quality = quality
         self.subsampling = subsampling
+        self.scale = scale
         self._slot_count = slots
         self._quantisers = b"" if quantisation is None else check_quantisation(quantisation).tobytes()
         self._huffman = AdaptiveHuffman() if huffman == "adaptive" else None
@@ -511,7 +520,7 @@ class JpegEncoder(JpegSettings):
         while not self.ready:
             self._in_flight[0].result()
 
-        layout = _layout(width, height, self._subsampling)
+        layout = _layout(-(-width // self._scale), -(-height // self._scale), self._subsampling)
         quantisers = self._quantisers or _quantisers(self._quality)
         huffman = self._huffman.tables if self._huffman else STANDARD_TABLES
         plan = self._plan_for(layout, quantisers)
@@ -520,7 +529,7 @@ class JpegEncoder(JpegSettings):
         variant = self._variant(layout, texture, quantisers)
         encode_span, place_spans, write_stream = self._stages.compiled(layout, variant)
         plan.use_tables(quantisers, huffman)
-        plan.use_origin(x, y)
+        plan.use_source((x, y), (x + width - 1, y + height - 1))
         plan.use_entry_work(self._entry_work)
 
         stages = []
@@ -536,7 +545,9 @@ class JpegEncoder(JpegSettings):
 
         slot.busy = True
         submitted = time.perf_counter()
-        future = GPUFuture(self._collect(plan, slot, quantisers, huffman, self._quality, began, submitted))
+        future = GPUFuture(
+            self._collect(plan, slot, quantisers, huffman, self._quality, self._scale, began, submitted)
+        )
         self._in_flight.append(future)
         return future
 
@@ -563,6 +574,7 @@ class JpegEncoder(JpegSettings):
     def _variant(self, layout: Layout, texture: wgpu.GPUTexture, quantisers: bytes) -> _Variant:
         return _Variant(
             layout.subsampling,
+            self._scale,
             texture.format.endswith("-srgb"),
             self._huffman is not None,
             _needs_wide_levels(quantisers),
@@ -629,6 +641,7 @@ class JpegEncoder(JpegSettings):
         quantisers: bytes,
         huffman: tuple[HuffmanTable, ...],
         quality: int,
+        scale: int,
         began: float,
         submitted: float,
     ) -> Generator[Any, None, EncodedFrame]:
@@ -689,4 +702,6 @@ class JpegEncoder(JpegSettings):
         timings = {"submit": submitted - began, "ready": time.perf_counter() - began}
         if self._profiler:
             timings |= self._profiler.read()
-        return EncodedFrame(data, layout.width, layout.height, "jpeg", quality, layout.subsampling, timings)
+        return EncodedFrame(
+            data, layout.width, layout.height, "jpeg", quality, layout.subsampling, scale, timings
+        )

@@ -7,9 +7,11 @@ from .tables import check_quality
 
 __all__ = ["JpegSettings"]
 
+SCALES = (1, 2, 4)
+
 
 class JpegSettings:
-    """Quality and subsampling, checked."""
+    """Quality, subsampling and scale, checked."""
 
     @property
     def quality(self) -> int:
@@ -32,3 +34,14 @@ class JpegSettings:
                 f"subsampling must be one of {', '.join(map(repr, SUBSAMPLINGS))}, not {subsampling!r}"
             )
         self._subsampling = subsampling
+
+    @property
+    def scale(self) -> int:
+        """1, 2 or 4: of so many pixels by so many, one is made. Frames in flight keep theirs."""
+        return self._scale
+
+    @scale.setter
+    def scale(self, scale: int) -> None:
+        if scale not in SCALES:
+            raise ValueError(f"scale must be one of {', '.join(map(str, SCALES))}, not {scale!r}")
+        self._scale = int(scale)

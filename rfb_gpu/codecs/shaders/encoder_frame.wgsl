@@ -1,5 +1,5 @@
 // What the three encoder stages share: the frame, the span, and the layout of the buffers between them.
-// The host puts in front: MCU_WIDTH, MCU_HEIGHT (pixels), LUMA_ACROSS, LUMA_DOWN (luma blocks of an MCU), BLOCKS_PER_MCU,
+// The host puts in front: SCALE (of so many texels by so many, one pixel is made), MCU_WIDTH, MCU_HEIGHT (pixels), LUMA_ACROSS, LUMA_DOWN (luma blocks of an MCU), BLOCKS_PER_MCU,
 // MCUS_PER_SEGMENT. A segment, from one place where decoding can start to the next, is SEGMENT_BLOCKS blocks in all samplings; a
 // span, which is what a workgroup codes, is SEGMENTS_PER_SPAN segments. The row's last span may be short.
 
@@ -7,6 +7,7 @@ struct Frame {
     width: u32,             // pixels
     height: u32,
     origin: vec2u,          // of the frame in the texture
+    last: vec2u,            // texel of the frame
     mcus_per_row: u32,
     spans_per_row: u32,
     first_row: u32,         // MCU row of the frame where this band begins
