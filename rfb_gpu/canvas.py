@@ -53,9 +53,11 @@ from .flow.protocol import (
     error_message,
     frame_message,
     ping_message,
+    stats_message,
     welcome_message,
 )
 from .readback import GPUFuture
+from .stats import Meter, Stats
 
 __all__ = ["RenderCanvas", "loop"]
 
@@ -76,6 +78,8 @@ REFINE_SECONDS = 0.5
 """A lossless frame that takes longer on its way is preceded by one in the best quality."""
 MAX_REST_SECONDS = 5.0
 """A picture that rested for so long gets its lossless frame, however long that takes."""
+STATS_SECONDS = 0.5
+"""How often the overlay's text is sent, while frames are."""
 MAX_INBOXES = 64
 AGAIN_SECONDS = 1.0
 """A page that is not known is asked to say hello at most so often."""
@@ -133,6 +137,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
     _title = Unicode("").tag(sync=True)
     _cursor = Unicode("default").tag(sync=True)
     _decoder = Unicode("auto").tag(sync=True)
+    _show_stats = Bool(False).tag(sync=True)
 
     # ----- life
 
@@ -224,7 +229,10 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._rfb_size_is_from_page = False
         self._last_set_logical_size: tuple[float, float] = (100, 100)
 
-        self.reset_stats()
+        self._rfb_meter = Meter()
+        self._rfb_draw_began: float | None = None
+        self._rfb_draw_seconds = 0.0
+        self._rfb_stats_told = 0.0
         self.on_msg(self._rfb_on_message)
         self._final_canvas_init()
 
@@ -399,6 +407,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
     def _rfb_guarded_draw(self) -> None:
         """The user's draw function. An error is shown once, and as a badge until a draw succeeds."""
         assert self._rfb_user_draw is not None
+        began = time.perf_counter()
         try:
             self._rfb_user_draw()
         except Exception as error:
@@ -415,6 +424,9 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                 "draw", f"Draw function failed: {type(error).__name__}: {error}".splitlines()[0][:200]
             )
             raise _DrawCancelled from error
+        finally:
+            self._rfb_draw_seconds = time.perf_counter() - began
+        self._rfb_meter.add("draw", began, self._rfb_draw_seconds)
         self._rfb_set_badge("draw", "")
 
     def _rfb_maybe_draw(self) -> None:
@@ -427,6 +439,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         if self._rfb_has_room(now) and self._rfb_encoder_ready():
             self._rfb_draw_requested = False
             self._rfb_choose_encoding(now)
+            self._rfb_draw_began = now
             self._rfb_context.copy().run(self._time_to_draw)
         else:
             # Acks, visibility and finished frames call again; only a time-out needs a clock.
@@ -474,8 +487,12 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._rfb_draws += 1
         self._rfb_encoding += 1
         draw = self._rfb_draws
+        began, self._rfb_draw_began = self._rfb_draw_began, None
+        # A forced draw is the program's own.
+        held = time.perf_counter() - began - self._rfb_draw_seconds if began is not None else 0.0
 
         def deliver(future: GPUFuture[EncodedFrame]) -> None:
+            began = time.perf_counter()
             self._rfb_encoding -= 1
             if self._is_closed:
                 return
@@ -488,12 +505,16 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                 self._rfb_set_badge("encode", "")
                 frame, last = future.result(), self._rfb_last_lossy
                 self._rfb_last_lossy = frame
-                self._rfb_stats["img_encoding_sum"] += frame.timings["ready"]
+                self._rfb_meter.encoded(began, frame.timings["ready"])
                 # The same file is the same picture, and pages have it. Different ones differ within their first bytes, so this
                 # costs something only where it saves more.
                 if last is None or frame.data != last.data:
                     self._rfb_changed()
                     self._rfb_deliver(frame, final=False)
+                else:
+                    self._rfb_meter.add("unchanged", began, 1)
+            now = time.perf_counter()
+            self._rfb_meter.add("held", now, held + future.busy_seconds + now - began)
             self._rfb_flush()
 
         future.add_done_callback(deliver)
@@ -579,10 +600,13 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                 self._rfb_unconfirmed[self._rfb_frame_id] = None
                 while len(self._rfb_unconfirmed) > 1000:
                     del self._rfb_unconfirmed[next(iter(self._rfb_unconfirmed))]
-                stats = self._rfb_stats
-                stats["sent_frames"] += 1
-                stats["start_time"] = stats["start_time"] or time.perf_counter()
+            began = time.perf_counter()
+            self._rfb_meter.sent(began, len(frame), is_final=final)
             self._rfb_send(frame, fit, final)
+            self._rfb_meter.add("send", began, time.perf_counter() - began)
+            if self._show_stats and began - self._rfb_stats_told >= STATS_SECONDS:
+                self._rfb_stats_told = began
+                self.send(stats_message(self.stats.overlay()))
 
     def _rfb_send(self, frame: EncodedFrame, fit: str, final: bool, view: str | None = None) -> None:
         now = time.perf_counter()
@@ -656,21 +680,60 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             )
         )
 
+    @property
+    def stats(self) -> Stats:
+        """What the canvas did in its last five seconds; prints as a small table."""
+        now = time.perf_counter()
+        meter, settings = self._rfb_meter, self._rfb_policy.settings
+        seconds = meter.seconds(now)
+        per_second = 1 / seconds if seconds > 0 else 0.0
+        sizes = meter.values("size", now)
+        rate = self._rfb_views.rate
+        context = self._canvas_context
+        encoder, adapter = "none yet", "no device yet"
+        if isinstance(context, EncodingContext):
+            if context.encoder is not None:
+                encoder = context.encoder.name
+            if context.device is not None:
+                adapter = context.device.adapter.info["device"]
+        elif self._rfb_array_encoders:
+            encoder, adapter = "simplejpeg", "NumPy arrays"
+        return Stats(
+            seconds=seconds,
+            fps=len(meter.values("round_trip", now)) * per_second,
+            sent=len(sizes),
+            unchanged=len(meter.values("unchanged", now)),
+            dropped=int(sum(meter.values("dropped", now))),
+            megabits_per_second=sum(meter.values("bytes", now)) * 8e-6 * per_second,
+            kilobytes=sum(sizes) / len(sizes) / 1000 if sizes else 0.0,
+            draw=meter.spread("draw", now),
+            encode=meter.spread("encode", now),
+            send=meter.spread("send", now),
+            held=meter.spread("held", now),
+            round_trip=meter.spread("round_trip", now),
+            decode=meter.spread("decode", now),
+            present=meter.spread("present", now),
+            link_megabits_per_second=None if rate is None else rate * 8e-6,
+            quality=settings.quality,
+            subsampling=settings.subsampling,
+            scale=settings.scale,
+            encoder=encoder,
+            decoders=tuple(": ".join(filter(None, (d.name, d.method))) for d in self._rfb_decoders.values()),
+            adapter=adapter,
+        )
+
+    @property
+    def show_stats(self) -> bool:
+        """Whether :attr:`stats` lie over the picture in the page, with the times between frames as a plot."""
+        return self._show_stats
+
+    @show_stats.setter
+    def show_stats(self, shown: bool) -> None:
+        self._show_stats = bool(shown)
+
     def reset_stats(self) -> None:
         """Starts measuring anew, with the next frame that is sent."""
-        self._rfb_stats: dict[str, float] = dict.fromkeys(
-            (
-                "start_time",
-                "last_time",
-                "sent_frames",
-                "confirmed_frames",
-                "roundtrip_count",
-                "roundtrip_sum",
-                "delivery_sum",
-                "img_encoding_sum",
-            ),
-            0,
-        )
+        self._rfb_meter.reset()
 
     def get_stats(self) -> dict[str, float]:
         """What was measured since :meth:`reset_stats`, with the names of ``rendercanvas.anywidget``:
@@ -680,30 +743,26 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         * *delivery*: the part of it that is not spent in the page: the ways of the frame and of its acknowledgement.
         * *img_encoding*: mean seconds from the end of a draw until the frame's bytes were there.
         * *fps*: frames acknowledged per second, from the first that was sent.
+
+        :attr:`stats` has more, of the last seconds.
         """
-        stats = self._rfb_stats
-        seconds = stats["last_time"] - stats["start_time"]
-        return {
-            "sent_frames": stats["sent_frames"],
-            "confirmed_frames": stats["confirmed_frames"],
-            "roundtrip": stats["roundtrip_sum"] / (stats["roundtrip_count"] or 1),
-            "delivery": stats["delivery_sum"] / (stats["roundtrip_count"] or 1),
-            "img_encoding": stats["img_encoding_sum"] / (stats["sent_frames"] or 1),
-            "fps": stats["confirmed_frames"] / seconds if seconds > 0 else 0.0,
-        }
+        return self._rfb_meter.rendercanvas_stats()
 
     def _rfb_count_acks(self, ack: Ack, answered: list[tuple[int, float]]) -> None:
         """Counts each lossy frame once, by the first page that answers."""
-        stats = self._rfb_stats
-        round_trips = [trip for frame, trip in answered if self._rfb_unconfirmed.pop(frame, True) is None]
-        if not round_trips or not stats["start_time"]:
-            return
-        stats["confirmed_frames"] += len(round_trips)
-        stats["roundtrip_count"] += len(round_trips)
-        stats["roundtrip_sum"] += sum(round_trips)
-        stats["last_time"] = time.perf_counter()
+        now, meter = time.perf_counter(), self._rfb_meter
         in_page = 0.0 if ack.present_ms is None else ack.present_ms / 1000
-        stats["delivery_sum"] += sum(max(round_trip - in_page, 0) for round_trip in round_trips)
+        meter.confirmed(
+            now,
+            [trip for frame, trip in answered if self._rfb_unconfirmed.pop(frame, True) is None],
+            in_page,
+        )
+        if ack.dropped:
+            meter.add("dropped", now, ack.dropped)
+        if ack.decode_ms is not None:
+            meter.add("decode", now, ack.decode_ms / 1000)
+        if ack.present_ms is not None:
+            meter.add("present", now, in_page)
 
     def set_css_width(self, css_width: str) -> None:
         """Sets the width as a CSS text, e.g. ``"100%"``."""

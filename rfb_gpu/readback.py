@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future as ThreadFuture
@@ -41,6 +42,8 @@ class GPUFuture(Generic[T]):
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[GPUFuture[T]], object]] = []
         self._waiting_for: Wait = None  # None: not begun
+        self.busy_seconds = 0.0
+        """Spent on the thread that made it, in all steps so far; waiting and callbacks do not count."""
         call_soon = detect_current_call_soon_threadsafe()
         self._follows_loop = call_soon is not None
         if call_soon is not None:
@@ -95,6 +98,7 @@ class GPUFuture(Generic[T]):
         """Runs the generator up to its next wait. Ignored when that wait has been dealt with already."""
         if self.done() or waited_for is not self._waiting_for:
             return
+        began = time.perf_counter()
         try:
             self._waiting_for = self._steps.send(None)
         except StopIteration as stop:
@@ -104,6 +108,8 @@ class GPUFuture(Generic[T]):
         else:
             self._attach(self._waiting_for)
             return
+        finally:
+            self.busy_seconds += time.perf_counter() - began
         self._waiting_for = None
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:

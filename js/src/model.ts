@@ -217,6 +217,11 @@ export class CanvasModel implements ViewOwner {
           this.#conversation.send({ type: "pong", id: message.id, at: performance.now() });
         }
         break;
+      case "stats":
+        for (const view of this.#views) {
+          view.stats?.setText(message.text);
+        }
+        break;
       case "error":
         if (message.view === null || message.view === this.#conversation.view) {
           this.#onAnswer();
@@ -347,6 +352,7 @@ export class CanvasModel implements ViewOwner {
       for (const view of this.#views) {
         if (view.isVisible) {
           this.#showOn(view);
+          view.stats?.frame(performance.now());
         }
       }
       this.#acks.shown(frame.id, performance.now() - frame.arrived);

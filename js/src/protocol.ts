@@ -82,6 +82,7 @@ export type KernelMessage =
   | { type: "welcome"; version: number; view: string; epoch: number; window: number | null }
   | FrameHeader
   | { type: "ping"; view: string; id: number }
+  | { type: "stats"; text: string }
   | { type: "error"; code: string; text: string; view: string | null }
   | { type: "again"; view: string }
   | { type: "closed" };
@@ -136,6 +137,8 @@ export function parseKernelMessage(content: unknown): KernelMessage | null {
       };
     case "ping":
       return typeof m.view === "string" && isCount(m.id) ? { type: "ping", view: m.view, id: m.id } : null;
+    case "stats":
+      return { type: "stats", text: String(m.text ?? "") };
     case "error":
       return {
         type: "error",

@@ -5,6 +5,7 @@
 import type { Picture, Presenter } from "./presenter";
 import type { RenderviewEvent } from "./protocol";
 import { BaseRenderView } from "./renderview";
+import { StatsOverlay } from "./stats";
 
 /** The side of the model that a view sees. */
 export interface ViewOwner {
@@ -25,6 +26,7 @@ export const LOOKS: Readonly<Record<string, (view: CanvasView, value: unknown) =
   _has_titlebar: (view, value) => view.showTitlebar(Boolean(value)),
   _title: (view, value) => view.setTitle(String(value ?? "")),
   _cursor: (view, value) => view.setCursor(String(value ?? "")),
+  _show_stats: (view, value) => view.showStats(Boolean(value)),
 };
 
 export class CanvasView extends BaseRenderView {
@@ -33,6 +35,7 @@ export class CanvasView extends BaseRenderView {
   readonly #owner: ViewOwner;
   readonly #screen: HTMLElement;
   readonly #badge = document.createElement("div");
+  #stats: StatsOverlay | null = null;
   #canvas: HTMLCanvasElement | null = null;
   #drawnBy: Presenter | null = null;
   #picture: Picture | null = null;
@@ -82,6 +85,21 @@ export class CanvasView extends BaseRenderView {
       this.#canvas = canvas;
       this.#drawnBy = presenter;
     }
+  }
+
+  showStats(shown: boolean): void {
+    if (!shown) {
+      this.#stats?.element.remove();
+      this.#stats = null;
+    } else if (!this.#stats) {
+      this.#stats = new StatsOverlay();
+      this.#screen.appendChild(this.#stats.element);
+    }
+  }
+
+  /** Null unless they are shown. */
+  get stats(): StatsOverlay | null {
+    return this.#stats;
   }
 
   setBadge(lines: readonly string[]): void {

@@ -30,6 +30,7 @@ __all__ = [
     "frame_message",
     "parse_message",
     "ping_message",
+    "stats_message",
     "welcome_message",
 ]
 
@@ -301,6 +302,11 @@ def welcome_message(view: str, epoch: int, release: str, window: int) -> dict[st
         "release": release,
         "window": window,
     }
+
+
+def stats_message(text: str) -> dict[str, Any]:
+    """What the overlay says, one line each."""
+    return {"type": "stats", "text": text}
 
 
 def ping_message(view: str, number: int) -> dict[str, Any]:

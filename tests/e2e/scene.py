@@ -12,7 +12,10 @@ from rfb_gpu.codecs import EncodedFrame
 
 
 def make(size: tuple[int, int] = (320, 240), colour: str = "#e07a2f", **options: Any) -> RenderCanvas:
-    """A canvas with a lit cube on a gradient that follows the mouse; ``canvas.draws`` counts its draws."""
+    """A canvas with a lit cube on a gradient that follows the mouse; ``canvas.draws`` counts its draws.
+
+    With ``update_mode="continuous"`` the cube turns by itself: what stays the same is not sent.
+    """
     canvas = RenderCanvas(size=size, **options)
     renderer = gfx.WgpuRenderer(canvas, pixel_scale=1, ppaa="none")
     scene = gfx.Scene()
@@ -27,6 +30,8 @@ def make(size: tuple[int, int] = (320, 240), colour: str = "#e07a2f", **options:
 
     def draw() -> None:
         canvas.draws += 1
+        if options.get("update_mode") == "continuous":
+            cube.local.rotation = (0, np.sin(canvas.draws / 40), 0, np.cos(canvas.draws / 40))
         renderer.render(scene, camera)
 
     canvas.request_draw(draw)

@@ -94,7 +94,7 @@ def test_a_reloaded_page_shows_the_picture_within_a_second(notebook, decoder):
     # From the moment that the page has the canvas' element. A software adapter compiles shaders for seconds after that.
     opened.page.locator("div.rfb-gpu-view").wait_for()
     again = opened.canvas()
-    again.wait_frame(timeout=1 if decoder == "browser" else 10)
+    again.wait_frame(timeout=1 if decoder == "browser" else 30)
     last = again.frame
     again.wait_frame(after=last + 3, timeout=10)
     opened.kernel.run("canvas.set_update_mode('ondemand')")
@@ -162,6 +162,18 @@ def test_out_of_sight_a_continuous_canvas_rests(notebook):
     draws = opened.kernel.value("canvas.draws")
     opened.page.wait_for_timeout(1000)
     assert opened.kernel.value("canvas.draws") == draws
+
+
+def test_stats_lie_over_the_picture_and_go_away(notebook):
+    opened, canvas = show(notebook, "canvas = make(update_mode='continuous')", "canvas")
+    opened.kernel.run("canvas.show_stats = True")
+    overlay = canvas.view.locator(".rfb-gpu-stats")
+    overlay.get_by_text("shown/s").wait_for()
+    overlay.get_by_text("round trip").wait_for()
+    box, view = overlay.bounding_box(), canvas.view.bounding_box()
+    assert view["x"] <= box["x"] and box["x"] + box["width"] <= view["x"] + view["width"]
+    opened.kernel.run("canvas.show_stats = False")
+    overlay.wait_for(state="detached")
 
 
 def test_an_error_in_the_draw_function_shows_once_and_as_a_badge(notebook):

@@ -856,6 +856,38 @@ def public(cls):
     return {name for name in dir(cls) if not name.startswith("_")}
 
 
+def test_stats_tell_where_the_time_goes(run):
+    async def test(canvas):
+        empty = canvas.stats
+        assert (empty.fps, empty.sent, empty.round_trip.count) == (0, 0, 0)
+        assert "no page yet" in str(empty)
+        scene = Scene(canvas)
+        scene.cost = 0.02
+        page = Page(canvas, link=(1e6, 0.02))
+        page.open()
+        canvas.show_stats = True
+        await page.wait_frames(20)
+        stats = canvas.stats
+        assert stats.sent >= 19
+        assert 5 < stats.fps < 60
+        assert 20 <= stats.draw.median <= stats.draw.p95 <= stats.draw.largest
+        assert stats.held.median < stats.draw.median, "the user's own draw is not in it"
+        assert 40 <= stats.round_trip.median < 200
+        assert 0 < stats.encode.median < 1000
+        assert stats.kilobytes == pytest.approx(np.mean([len(d) for m, d in page.frames]) / 1000, rel=0.2)
+        assert (stats.quality, stats.subsampling, stats.scale) == (80, "444", 1)
+        assert stats.encoder == "GPU JPEG"
+        lines = next(m["text"] for m in reversed(page.messages) if m["type"] == "stats")
+        assert "q80 444" in lines
+        scene.still = True
+        await asyncio.sleep(1.0)
+        assert canvas.stats.unchanged > 3
+        canvas.reset_stats()
+        assert canvas.stats.sent == 0
+
+    run(test, update_mode="continuous", encoder="gpu", lossless_delay=None)
+
+
 def test_drop_in_for_rendercanvas_anywidget():
     assert public(rendercanvas.anywidget.RenderCanvas) <= public(RenderCanvas)
     assert issubclass(RenderCanvas, BaseRenderCanvas)
