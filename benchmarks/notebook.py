@@ -233,16 +233,18 @@ globalThis.benchmark = (() => {
     return found.length === 1 ? found[0] : null;
   }
 
-  function readTexture(canvas) {
+  /** The pixels of a canvas from the row `top` down. */
+  function readTexture(canvas, top = 0) {
     const context = canvas.getContext('webgpu');
     const { device, format } = context.getConfiguration();
-    const { width, height } = canvas;
+    const width = canvas.width;
+    const height = canvas.height - top;
     const bytesPerRow = Math.ceil(width * 4 / 256) * 256;
     const buffer = device.createBuffer({
       size: bytesPerRow * height, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
     const encoder = device.createCommandEncoder();
     encoder.copyTextureToBuffer(
-      { texture: context.getCurrentTexture() }, { buffer, bytesPerRow }, [width, height]);
+      { texture: context.getCurrentTexture(), origin: [0, top] }, { buffer, bytesPerRow }, [width, height]);
     device.queue.submit([encoder.finish()]);
     return buffer.mapAsync(GPUMapMode.READ).then(() => {
       const data = new Uint8Array(buffer.getMappedRange()).slice();
@@ -286,6 +288,8 @@ globalThis.benchmark = (() => {
   }
 
   return {
+    readTexture,
+    shown,
     count: () => times.length,
     start() {
       times = [];
