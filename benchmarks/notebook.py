@@ -7,7 +7,8 @@ for ``--seconds``. ``--repeat`` goes round all cases of a size again, so that a 
 
 * ``fps``: pictures shown per second, counted in the page: new frames on our canvas, new sources of the peers' ``<img>``.
 * ``gap95``: 95th percentile of the time between two of them, ms.
-* ``trip``, ``encode``: means of ``canvas.get_stats()``: round trip and encoding, ms.
+* ``trip``, ``encode``: means of ``canvas.get_stats()``: round trip and encoding, ms. ``trip50``, ``trip95``: percentiles of the
+  time from sending a frame until the kernel hears that it was shown, ms; ours only, and only while both go over the comm.
 * ``held50``, ``held95``: how late a task comes that wants to run every 5 ms on the kernel's event loop, ms. Where a backend draws
   on several threads, that is the loop that is held most.
 * ``draw``: median time in the draw function, ms. ``cpu``: the kernel process's CPU time per second.
@@ -90,6 +91,8 @@ class Probe:
         self._late: dict[str, list[float]] = {}  # by thread
         self._heartbeats: list[asyncio.Future[None]] = []
         self._sent: list[float] = []
+        self._in_flight: dict[int, float] = {}
+        self._trips: list[float] = []
         self._began = self._cpu_began = 0.0
         self._count_bytes()
         self._watch_loop()
@@ -98,7 +101,7 @@ class Probe:
     def start(self) -> None:
         """Begins to measure."""
         self.canvas.reset_stats()
-        for samples in (self._draws, self._sent, *self._late.values()):
+        for samples in (self._draws, self._sent, self._trips, *self._late.values()):
             samples.clear()
         self._began, self._cpu_began = time.perf_counter(), time.process_time()
 
@@ -114,6 +117,7 @@ class Probe:
             stats=stats,
             trip=1000 * stats["roundtrip"],
             encode=1000 * stats["img_encoding"],
+            **{f"trip{p}": 1000 * percentile(self._trips, p) for p in (50, 95) if self._trips},
             held50=1000 * percentile(late, 50),
             held95=1000 * percentile(late, 95),
             held_max=1000 * max(late, default=0.0),
@@ -159,9 +163,19 @@ class Probe:
         def counting_send(content: Any, buffers: Any = None) -> None:
             if buffers:
                 self._sent.append(sum(memoryview(b).nbytes for b in buffers))
+                if content.get("type") == "frame":
+                    self._in_flight[content["id"]] = time.perf_counter()
             send(content, buffers)
 
+        def on_message(_widget: object, content: Any, _buffers: object) -> None:
+            if isinstance(content, dict) and content.get("type") == "ack":
+                now = time.perf_counter()
+                # Whatever came before is done with as well, shown or dropped.
+                for frame in [frame for frame in list(self._in_flight) if frame <= content["frame"]]:
+                    self._trips.append(now - self._in_flight.pop(frame))
+
         self.canvas.send = counting_send
+        self.canvas.on_msg(on_message)
 
     def _watch_loop(self) -> None:
         """Puts a heartbeat on this thread's event loop, where none is yet: some backends draw on several threads."""
@@ -233,16 +247,18 @@ globalThis.benchmark = (() => {
     return found.length === 1 ? found[0] : null;
   }
 
-  function readTexture(canvas) {
+  /** The pixels of a canvas from the row `top` down. */
+  function readTexture(canvas, top = 0) {
     const context = canvas.getContext('webgpu');
     const { device, format } = context.getConfiguration();
-    const { width, height } = canvas;
+    const width = canvas.width;
+    const height = canvas.height - top;
     const bytesPerRow = Math.ceil(width * 4 / 256) * 256;
     const buffer = device.createBuffer({
       size: bytesPerRow * height, usage: GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST });
     const encoder = device.createCommandEncoder();
     encoder.copyTextureToBuffer(
-      { texture: context.getCurrentTexture() }, { buffer, bytesPerRow }, [width, height]);
+      { texture: context.getCurrentTexture(), origin: [0, top] }, { buffer, bytesPerRow }, [width, height]);
     device.queue.submit([encoder.finish()]);
     return buffer.mapAsync(GPUMapMode.READ).then(() => {
       const data = new Uint8Array(buffer.getMappedRange()).slice();
@@ -286,6 +302,8 @@ globalThis.benchmark = (() => {
   }
 
   return {
+    readTexture,
+    shown,
     count: () => times.length,
     start() {
       times = [];
@@ -559,8 +577,8 @@ async def run(options: argparse.Namespace, lab: Lab, report: Callable[[dict[str,
 
 
 COLUMNS = {
-    "backend": "", "scene": "", "size": "", "fps": ".1f", "gap95": ".1f", "trip": ".1f", "encode": ".2f", "held50": ".2f",
-    "held95": ".1f", "draw": ".1f", "kernel_cpu": ".2f", "kB": ".0f", "decoder": "", "off": ".2f",
+    "backend": "", "scene": "", "size": "", "fps": ".1f", "gap95": ".1f", "trip": ".1f", "trip50": ".1f", "trip95": ".1f",
+    "encode": ".2f", "held50": ".2f", "held95": ".1f", "draw": ".1f", "kernel_cpu": ".2f", "kB": ".0f", "decoder": "", "off": ".2f",
 }  # fmt: skip
 
 

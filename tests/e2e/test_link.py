@@ -1,0 +1,61 @@
+"""The canvas over a thin link: a real page that drags, and the shaping proxy between it and the server."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import urllib.parse
+
+from benchmarks.link import PAGE_SCRIPTS, Lattice, times_to_shown
+from benchmarks.notebook import percentile
+from benchmarks.shaper import running_shaper
+from tests.e2e import harness
+
+SIZE = 320, 240
+
+
+def test_every_move_is_seen_over_a_thin_link(page, jupyterlab, tmp_path):
+    """Loosely: nothing of the link's quality is asked here, only that input and pictures keep going both ways."""
+    cell = f"from benchmarks.link import Probe\nprobe = Probe('rfb_gpu', 'image', {SIZE[0]}, {SIZE[1]}, {{}})\nprobe.canvas"
+    name = "thin-link.ipynb"
+    harness.write_notebook(jupyterlab.root / name, [cell])
+    for script in PAGE_SCRIPTS:
+        page.add_init_script(script)
+    address = urllib.parse.urlsplit(jupyterlab.url)
+    with running_shaper(address.hostname, address.port) as shaper:
+        through_link = dataclasses.replace(jupyterlab, url=f"http://127.0.0.1:{shaper.port}/")
+        opened = harness.Notebook(page, through_link, name, tmp_path)
+        try:
+            opened.open()
+            opened.run_all()
+            canvas = opened.canvas()
+            canvas.wait_final()
+            page.mouse.move(*page.evaluate("drag.middle()"))
+            page.mouse.down()
+            page.wait_for_function("drag.captured()")
+
+            shaper.shape(4e6, 0.03)
+            carried = shaper.down.carried
+            page.evaluate(f"drag.start({Lattice(*SIZE).columns})")
+            page.wait_for_timeout(3000)
+            page.evaluate("drag.stop()")
+            page.mouse.up()
+            page.wait_for_function("drag.isSharp()", timeout=20_000)
+            carried = shaper.down.carried - carried
+            result = page.evaluate("drag.result()")
+        finally:
+            shaper.shape()
+            opened.shutdown()
+
+    moves, pictures = result["moves"], result["pictures"]
+    assert result["errors"] == []
+    assert len(moves) > 60
+    assert [picture for picture in pictures if picture["number"] is None] == []
+    known = [picture["number"] for picture in pictures]
+    assert known == sorted(known), "a picture was shown after a newer one"
+    assert len(set(known)) >= 5, "it moved"
+    waits = times_to_shown(moves, pictures)[0][1:]
+    assert max(waits) < math.inf
+    assert min(waits) >= 60, "faster than the link: the frames went past it"
+    assert percentile(waits, 50) < 3000
+    assert carried > 20_000
