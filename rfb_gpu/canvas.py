@@ -45,14 +45,13 @@ from .flow.protocol import (
     Event,
     Hello,
     Message,
-    Pong,
     Visibility,
     again_message,
     clean_event,
     clean_size,
     error_message,
     frame_message,
-    ping_message,
+    lead_message,
     stats_message,
     welcome_message,
 )
@@ -212,7 +211,6 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._rfb_badges: dict[str, str] = {}
 
         self._rfb_frame_id = 0
-        self._rfb_ping_id = 0
         self._rfb_draws = 0  # counts what was drawn, which tells newer frames from older ones
         self._rfb_encoding = 0  # how many of them are being encoded
         self._rfb_delivered = 0  # the newest draw whose frame is there
@@ -324,8 +322,6 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                     arrivals=message.arrivals,
                 )
                 self._rfb_count_acks(message, answered)
-            case Pong():
-                self._rfb_views.pong(message.view, message.epoch, message.id, message.at, now)
             case DecoderReport():
                 self._rfb_decoders[message.view] = message
             case Event():
@@ -610,10 +606,10 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
     def _rfb_send(self, frame: EncodedFrame, fit: str, final: bool, view: str | None = None) -> None:
         now = time.perf_counter()
-        self._rfb_ping_id += 1
-        for pinged in self._rfb_views.due_pings(self._rfb_ping_id, now):
-            self.send(ping_message(pinged, self._rfb_ping_id))
-        self._rfb_views.sent(self._rfb_frame_id, now, view, size=len(frame))
+        leads = [name for name in self._rfb_views.due_leads(len(frame), now) if view in (None, name)]
+        for name in leads:
+            self.send(lead_message(self._rfb_frame_id, name))
+        self._rfb_views.sent(self._rfb_frame_id, now, view, size=len(frame), leads=leads)
         message = frame_message(
             self._rfb_frame_id,
             codec=frame.codec,

@@ -3,7 +3,7 @@
  * kernel and the page about as much as a small frame does, so an acknowledgement for each frame would halve the rate.
  * It never decides what is shown.
  */
-import type { AckMessage } from "./protocol";
+import type { AckMessage, Arrival } from "./protocol";
 
 /** A frame waits at most this long for its acknowledgement. */
 export const ACK_DELAY_MS = 25;
@@ -23,7 +23,8 @@ export class AckBatcher {
   window = DEFAULT_WINDOW;
   #frame = -1;
   #received = 0;
-  #arrivals: [number, number][] = [];
+  #arrivals: Arrival[] = [];
+  #lead: { id: number; ms: number } | null = null;
   #shown = 0;
   #dropped = 0;
   #decodeMs: number[] = [];
@@ -35,10 +36,15 @@ export class AckBatcher {
     private readonly timers: Timers,
   ) {}
 
+  /** The lead of a frame arrived: the small message ahead of it. */
+  lead(id: number, ms: number): void {
+    this.#lead = { id, ms };
+  }
+
   /** A frame arrived, at this time on the page's clock; from such times the kernel learns what the link carries. */
   received(id: number, ms: number): void {
     this.#received += 1;
-    this.#arrivals.push([id, Math.round(ms * 100) / 100]);
+    this.#arrivals.push([id, rounded(ms), this.#lead?.id === id ? rounded(this.#lead.ms) : null]);
     if (this.#arrivals.length > MAX_ARRIVALS) {
       this.#arrivals.shift();
     }
@@ -109,6 +115,10 @@ export class AckBatcher {
   }
 }
 
+function rounded(ms: number): number {
+  return Math.round(ms * 100) / 100;
+}
+
 function median(values: number[]): number | null {
   if (values.length === 0) {
     return null;
@@ -116,5 +126,5 @@ function median(values: number[]): number | null {
   const sorted = [...values].sort((a, b) => a - b);
   const middle = sorted.length >> 1;
   const value = sorted.length % 2 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
-  return Math.round(value * 100) / 100;
+  return rounded(value);
 }

@@ -212,9 +212,9 @@ export class CanvasModel implements ViewOwner {
       case "frame":
         this.#onFrame(message, Array.isArray(buffers) ? bufferBytes(buffers[0]) : null);
         break;
-      case "ping":
-        if (message.view === this.#conversation.view && !this.#ended) {
-          this.#conversation.send({ type: "pong", id: message.id, at: performance.now() });
+      case "lead":
+        if (message.view === this.#conversation.view) {
+          this.#acks.lead(message.id, performance.now());
         }
         break;
       case "stats":

@@ -28,10 +28,11 @@ export type PageMessage =
     }
   | { type: "visibility"; visible: boolean }
   | AckMessage
-  | { type: "pong"; id: number; at: number }
   | { type: "decoder"; name: DecoderName; method: string; reason: string; adapter: string }
   | { type: "event"; event: RenderviewEvent }
   | { type: "bye" };
+
+export type Arrival = [id: number, ms: number, leadMs: number | null];
 
 export interface AckMessage {
   type: "ack";
@@ -40,8 +41,8 @@ export interface AckMessage {
   received: number;
   shown: number;
   dropped: number;
-  /** Frames that arrived since the last one: number, and when on the page's clock in ms. */
-  arrivals: [number, number][];
+  /** Of the frames since the last one: number, when it arrived, and when its lead did; ms on the page's clock. */
+  arrivals: Arrival[];
   decode_ms: number | null;
   present_ms: number | null;
 }
@@ -81,7 +82,7 @@ export interface FrameHeader {
 export type KernelMessage =
   | { type: "welcome"; version: number; view: string; epoch: number; window: number | null }
   | FrameHeader
-  | { type: "ping"; view: string; id: number }
+  | { type: "lead"; view: string; id: number }
   | { type: "stats"; text: string }
   | { type: "error"; code: string; text: string; view: string | null }
   | { type: "again"; view: string }
@@ -135,8 +136,8 @@ export function parseKernelMessage(content: unknown): KernelMessage | null {
         window: asWindow(m.window),
         view: typeof m.view === "string" ? m.view : null,
       };
-    case "ping":
-      return typeof m.view === "string" && isCount(m.id) ? { type: "ping", view: m.view, id: m.id } : null;
+    case "lead":
+      return typeof m.view === "string" && isCount(m.id) ? { type: "lead", view: m.view, id: m.id } : null;
     case "stats":
       return { type: "stats", text: String(m.text ?? "") };
     case "error":

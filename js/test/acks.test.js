@@ -27,6 +27,7 @@ function batcher(window) {
 
 test("a window of two is acknowledged frame by frame", () => {
   const { acks, sent, timers } = batcher(2);
+  acks.lead(7, 990);
   acks.received(7, 1000.1234);
   acks.shown(7, 4);
   assert.deepEqual(sent, [
@@ -36,7 +37,7 @@ test("a window of two is acknowledged frame by frame", () => {
       received: 1,
       shown: 1,
       dropped: 0,
-      arrivals: [[7, 1000.12]],
+      arrivals: [[7, 1000.12, 990]],
       decode_ms: null,
       present_ms: 4,
     },
@@ -124,8 +125,9 @@ test("arrivals are told once, the latest of very many", () => {
   }
   acks.shown(100, 1);
   assert.equal(sent[0].arrivals.length, 64);
-  assert.deepEqual(sent[0].arrivals.at(-1), [100, 1000]);
+  assert.deepEqual(sent[0].arrivals.at(-1), [100, 1000, null]);
+  acks.lead(100, 1005); // of another frame
   acks.received(101, 1010);
   acks.shown(101, 1);
-  assert.deepEqual(sent[1].arrivals, [[101, 1010]]);
+  assert.deepEqual(sent[1].arrivals, [[101, 1010, null]]);
 });

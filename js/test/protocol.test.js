@@ -56,8 +56,8 @@ test("unknown messages are ignored", () => {
     "frame",
     [],
     {},
-    { type: "pong" },
-    { type: "ping" },
+    { type: "later" },
+    { type: "lead" },
     { type: "welcome" },
   ]) {
     assert.equal(parseKernelMessage(content), null);

@@ -9,9 +9,8 @@ show. The second is found by trial, as nothing tells it: one more as long as all
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from .link import Link
@@ -33,8 +32,6 @@ QUEUE_SHARE = 0.25
 """Of the latency budget, for what is before a frame on its link."""
 OVERDUE_SHARE = 0.5
 """An answer that is so late, as a share of the latency budget, stops what would follow. Answers wait up to 25 ms for each other."""
-PING_SECONDS = 5.0
-"""The delay of a link that is used is measured about so often."""
 
 
 @dataclass
@@ -51,8 +48,6 @@ class _View:
     grown: int = -1  # the frame sent last when the window grew
     grow_from: float = 0.0  # not before
     grow_hold: float = WINDOW_HOLD_SECONDS[0]
-    pings: OrderedDict[int, float] = field(default_factory=OrderedDict)  # those that wait for an answer
-    pinged: float | None = None
 
     @property
     def timeout(self) -> float:
@@ -126,31 +121,25 @@ class Views:
         rates = [v.link.rate for v in self._watching() if v.link.rate is not None]
         return min(rates, default=None)
 
-    def due_pings(self, number: int, now: float) -> list[str]:
-        """The views whose delay should be measured, before a frame is sent. They count as sent a ping of that number."""
-        due = []
-        for name, v in self._views.items():
-            since = now - v.pinged if v.pinged is not None else math.inf
-            if since >= PING_SECONDS and (not v.in_flight or not v.link.knows_delay):
-                v.pinged = v.pings[number] = now
-                while len(v.pings) > 4:
-                    v.pings.popitem(last=False)
-                due.append(name)
-        return due
+    def due_leads(self, size: int, now: float) -> list[str]:
+        """The views that shall have a lead ahead of a frame of ``size`` bytes: see :class:`.link.Link`."""
+        return [name for name, v in self._views.items() if v.link.wants_lead(size, now)]
 
-    def pong(self, view: str, epoch: int, number: int, arrived: float, now: float) -> None:
-        """A page answers a ping, which arrived at that time on its clock."""
-        known = self._views.get(view)
-        if known is not None and known.epoch == epoch and number in known.pings:
-            known.link.pong(known.pings.pop(number), arrived, now)
-
-    def sent(self, frame: int, now: float, view: str | None = None, *, size: int = 0) -> None:
-        """A frame of ``size`` bytes went out, to all views or to one."""
+    def sent(
+        self,
+        frame: int,
+        now: float,
+        view: str | None = None,
+        *,
+        size: int = 0,
+        leads: Collection[str] = (),
+    ) -> None:
+        """A frame of ``size`` bytes went out, to all views or to one; to those of ``leads`` behind a lead."""
         for name, v in self._views.items():
             if view is None or name == view:
                 v.in_flight[frame] = now
                 v.frame = frame
-                v.link.sent(frame, size, now)
+                v.link.sent(frame, size, now, lead=name in leads)
 
     def ack(
         self,
@@ -160,13 +149,13 @@ class Views:
         now: float,
         *,
         dropped: int = 0,
-        arrivals: Iterable[tuple[int, float]] = (),
+        arrivals: Iterable[tuple[int, float, float | None]] = (),
     ) -> list[tuple[int, float]]:
         """A page has dealt with all frames up to ``frame``. Gives those that were waited for, with their round trips in seconds.
 
         Arguments:
             dropped: how many of them were overtaken by newer ones, and not shown.
-            arrivals: numbers of frames, and when they arrived in seconds on the page's clock.
+            arrivals: of frames: number, when it arrived and when its lead did, in seconds on the page's clock; None without a lead.
         """
         known = self._views.get(view)
         if known is None or known.epoch != epoch:

@@ -19,7 +19,6 @@ __all__ = [
     "Event",
     "Hello",
     "Message",
-    "Pong",
     "ProtocolError",
     "Size",
     "Visibility",
@@ -28,8 +27,8 @@ __all__ = [
     "clean_size",
     "error_message",
     "frame_message",
+    "lead_message",
     "parse_message",
-    "ping_message",
     "stats_message",
     "welcome_message",
 ]
@@ -84,16 +83,8 @@ class Ack(Message):
     dropped: int
     decode_ms: float | None
     present_ms: float | None
-    arrivals: tuple[tuple[int, float], ...] = ()
-    """Frames that arrived since the last one, and when: seconds on the page's clock."""
-
-
-@dataclass(frozen=True)
-class Pong(Message):
-    """A ping has arrived, at that time in seconds on the page's clock."""
-
-    id: int
-    at: float
+    arrivals: tuple[tuple[int, float, float | None], ...] = ()
+    """Of the frames since the last one: number, when it arrived and when its lead did; seconds on the page's clock."""
 
 
 @dataclass(frozen=True)
@@ -146,15 +137,18 @@ def _number_or_none(content: Mapping[str, Any], key: str) -> float | None:
     return value
 
 
-def _arrivals(content: Mapping[str, Any]) -> tuple[tuple[int, float], ...]:
+def _arrivals(content: Mapping[str, Any]) -> tuple[tuple[int, float, float | None], ...]:
     value = content.get("arrivals", ())
     if not isinstance(value, (list, tuple)) or len(value) > _ARRIVALS_MAX:
         raise ProtocolError(f"'arrivals' must be a list of at most {_ARRIVALS_MAX}")
-    found = []
-    for pair in value:
-        if not (isinstance(pair, (list, tuple)) and len(pair) == 2 and all(map(_is_number, pair))):
-            raise ProtocolError(f"an arrival must be a frame's number and a time, not {pair!r}")
-        found.append((int(pair[0]), pair[1] / 1000))
+    found: list[tuple[int, float, float | None]] = []
+    for arrival in value:
+        if not isinstance(arrival, (list, tuple)) or len(arrival) != 3:
+            raise ProtocolError(f"an arrival must be a frame's number and two times, not {arrival!r}")
+        number, when, lead = arrival
+        if not (_is_number(number) and _is_number(when) and (lead is None or _is_number(lead))):
+            raise ProtocolError(f"an arrival must be a frame's number and two times, not {arrival!r}")
+        found.append((int(number), when / 1000, None if lead is None else lead / 1000))
     return tuple(found)
 
 
@@ -184,7 +178,7 @@ def parse_message(content: object) -> Message | None:
     if not isinstance(content, Mapping):
         raise ProtocolError("a message must be an object")
     kind = _text(content, "type")
-    if kind not in ("hello", "visibility", "ack", "pong", "decoder", "event", "bye"):
+    if kind not in ("hello", "visibility", "ack", "decoder", "event", "bye"):
         return None
     base = (_text(content, "view"), _whole(content, "epoch"), _whole(content, "seq"))
     if kind == "hello":
@@ -216,11 +210,6 @@ def parse_message(content: object) -> Message | None:
             present_ms=_number_or_none(content, "present_ms"),
             arrivals=_arrivals(content),
         )
-    if kind == "pong":
-        at = content.get("at")
-        if at is None or not _is_number(at):
-            raise ProtocolError(f"'at' must be a finite number, not {at!r}")
-        return Pong(*base, id=_whole(content, "id"), at=at / 1000)
     if kind == "decoder":
         return DecoderReport(
             *base,
@@ -309,9 +298,9 @@ def stats_message(text: str) -> dict[str, Any]:
     return {"type": "stats", "text": text}
 
 
-def ping_message(view: str, number: int) -> dict[str, Any]:
-    """Asks a page when this arrives, on its clock."""
-    return {"type": "ping", "view": view, "id": number}
+def lead_message(frame_id: int, view: str) -> dict[str, Any]:
+    """Goes ahead of a frame; what lies between their arrivals is the frame's time on the link."""
+    return {"type": "lead", "view": view, "id": frame_id}
 
 
 def error_message(code: str, text: str, view: str | None = None) -> dict[str, Any]:

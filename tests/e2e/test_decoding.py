@@ -196,24 +196,22 @@ def test_a_small_picture_fills_the_place_of_a_large_one(open_page, device, decod
     assert harness.psnr(seen, whole) > harness.psnr(squares, whole), "smoothed, not enlarged pixel by pixel"
 
 
-def test_a_ping_is_answered_at_once(open_page):
-    page = open_page("browser")
-    before = page.page.evaluate("performance.now()")
-    page.deliver({"type": "ping", "view": page.view, "id": 7})
-    page.deliver({"type": "ping", "view": "another", "id": 8})
-    (pong,) = page.sent("pong")
-    assert pong["id"] == 7
-    assert before <= pong["at"] <= page.page.evaluate("performance.now()")
-
-
 @BOTH_DECODERS
-def test_acknowledgements_tell_when_frames_arrived(open_page, device, decoder):
+def test_acknowledgements_tell_when_frames_and_their_leads_arrived(open_page, device, decoder):
     page = open_page(decoder)
-    before = page.page.evaluate("performance.now()")
+    now = lambda: page.page.evaluate("performance.now()")  # noqa: E731
+    page.deliver({"type": "lead", "view": "another", "id": 1})
+    before = now()
     assert page.show(our_file(device, picture(64, 48)), 64, 48)
-    ((frame, at),) = page.sent("ack")[-1]["arrivals"]
-    assert frame == page.sent("ack")[-1]["frame"]
-    assert before - 1 <= at <= page.page.evaluate("performance.now()")
+    ((frame, at, lead),) = page.sent("ack")[-1]["arrivals"]
+    assert frame == 1 and lead is None
+    assert before - 1 <= at <= now()
+    page.deliver({"type": "lead", "view": page.view, "id": 2})
+    between = now()
+    assert page.show(our_file(device, picture(64, 48)), 64, 48)
+    ((frame, at, lead),) = page.sent("ack")[-1]["arrivals"]
+    assert frame == 2
+    assert lead - 1 <= between <= at + 1
 
 
 FORGET = """

@@ -33,6 +33,7 @@ class Page:
         self.canvas, self.view, self.acks = canvas, view, ack
         self.link = link  # bytes per second, and seconds each way; None: at once
         self.link_free = 0.0
+        self.leads = {}
         self.shown = []  # when drawn, when here, message
         self.epoch = self.seq = 0
         self.messages, self.frames = [], []
@@ -48,7 +49,7 @@ class Page:
     def receive(self, message, buffers):
         if self.lost or message.get("view", self.view) != self.view:
             return
-        if self.link is not None and message["type"] in ("frame", "ping"):
+        if self.link is not None and message["type"] in ("frame", "lead"):
             self.transmit(message, buffers)
             return
         self.messages.append(message)
@@ -69,14 +70,14 @@ class Page:
         def arrive():
             at = time.perf_counter()
             self.messages.append(message)
-            if message["type"] == "ping":
-                answer = {"type": "pong", "id": message["id"], "at": 1000 * at}
-            else:
-                self.frames.append((message, buffers[0]))
-                self.shown.append((sent, at, message))
-                frame = message["id"]
-                answer = {"type": "ack", "frame": frame, "shown": 1, "arrivals": [[frame, 1000 * at]]}
-            loop.call_later(delay, lambda: self.send(**answer))
+            frame = message["id"]
+            if message["type"] == "lead":
+                self.leads = {frame: 1000 * at}
+                return
+            self.frames.append((message, buffers[0]))
+            self.shown.append((sent, at, message))
+            arrivals = [[frame, 1000 * at, self.leads.get(frame)]]
+            loop.call_later(delay, lambda: self.send(type="ack", frame=frame, shown=1, arrivals=arrivals))
 
         loop = asyncio.get_running_loop()
         loop.call_later(self.link_free - sent + delay, arrive)
