@@ -260,8 +260,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
     def _rfb_on_message(self, _widget: object, content: Any, _buffers: object) -> None:
         """Called on whichever thread the kernel likes. Hands over, does nothing else."""
         if not self._is_closed:
-            if threading.current_thread() is not self._rfb_thread:
-                self._rfb_hears_in_cells = True
+            self._rfb_hears_in_cells = threading.current_thread() is not self._rfb_thread
             self._rfb_mail.put(content)
 
     def _rfb_wake(self) -> None:
