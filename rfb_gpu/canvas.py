@@ -56,7 +56,16 @@ from .flow.protocol import (
     welcome_message,
 )
 from .readback import GPUFuture
-from .threads import CallbackLock, LiveGroup, LiveLoop, Mail, callback_lock, live_group, receive_directly
+from .threads import (
+    CallbackLock,
+    LiveGroup,
+    LiveLoop,
+    Mail,
+    Pulse,
+    callback_lock,
+    live_group,
+    receive_directly,
+)
 
 __all__ = ["RenderCanvas", "loop"]
 
@@ -77,7 +86,7 @@ MAX_INBOXES = 64
 AGAIN_SECONDS = 1.0
 """A page that is not known is asked to say hello at most so often."""
 UNHEARD_SECONDS = 0.1
-"""In a cell that no acknowledgement can reach, flush() sends a frame at most so often..."""
+"""While a cell runs and no acknowledgement can arrive, a frame is sent at most so often..."""
 UNHEARD_BYTES_PER_SECOND = 500_000
 """...and no more than this: half of what the slowest host (VS Code) carries."""
 
@@ -185,15 +194,15 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         # Where output of ours belongs: the cell that made the canvas. Callbacks start from other cells' messages.
         self._rfb_context = contextvars.copy_context()
 
-        self._rfb_thread = (
-            threading.current_thread() if self._rfb_live_loop is None else self._rfb_live_loop.thread
-        )
+        self._rfb_maker = threading.current_thread()
+        self._rfb_thread = self._rfb_maker if self._rfb_live_loop is None else self._rfb_live_loop.thread
+        self._rfb_pulse = Pulse()
         self._rfb_mail = Mail(self._rfb_wake)
         self._rfb_update_mode = str(kwargs.get("update_mode", "ondemand"))
         self._rfb_draw_wanted = True  # by the program: request_draw() was called, and no draw has begun since
         self._rfb_encoding: GPUFuture[EncodedFrame] | None = None  # of the newest draw
         self._rfb_sent_draw = 0  # the newest draw whose frame was sent
-        self._rfb_sent_when = -math.inf
+        self._rfb_drawn_when = -math.inf
         self._rfb_hears_in_cells = False
         self._rfb_receives_directly = False
         self._rfb_sharpen_when = 0.0
@@ -260,7 +269,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
     def _rfb_on_message(self, _widget: object, content: Any, _buffers: object) -> None:
         """Called on whichever thread the kernel likes. Hands over, does nothing else."""
         if not self._is_closed:
-            self._rfb_hears_in_cells = threading.current_thread() is not self._rfb_thread
+            self._rfb_hears_in_cells = threading.current_thread() is not self._rfb_maker
             self._rfb_mail.put(content)
 
     def _rfb_wake(self) -> None:
@@ -432,14 +441,22 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         now = time.perf_counter()
         if not self._rfb_size_is_from_page:
             return  # the first resize calls again: a picture of one pixel helps nobody
-        if self._rfb_views.may_send(now) and self._rfb_encoder_ready():
+        deadline = self._rfb_views.next_deadline(now)
+        if self._rfb_live_loop is not None and deadline is not None and not self._rfb_hears_in_cells:
+            deadline = min(deadline, now + UNHEARD_SECONDS)  # to see whether a cell keeps the acks
+            is_unheard = self._rfb_pulse.has_stopped(now)
+        else:
+            is_unheard = False
+        has_room = self._rfb_may_send_unheard(now) if is_unheard else self._rfb_views.may_send(now)
+        if has_room and self._rfb_encoder_ready():
             self._rfb_draw_now()
         else:
             # Acks, visibility and finished frames call again; only a time-out needs a clock.
-            self._rfb_wakeup.at(self._rfb_views.next_deadline(now))
+            self._rfb_wakeup.at(deadline)
 
     def _rfb_draw_now(self) -> None:
         self._rfb_draw_requested = False
+        self._rfb_drawn_when = time.perf_counter()
         self._rfb_context.copy().run(self._time_to_draw)
 
     def _rfb_encoder_ready(self) -> bool:
@@ -555,8 +572,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             self._rfb_send(frame, fit, final)
 
     def _rfb_send(self, frame: EncodedFrame, fit: str, final: bool, view: str | None = None) -> None:
-        self._rfb_sent_when = time.perf_counter()
-        self._rfb_views.sent(self._rfb_frame_id, self._rfb_sent_when, view)
+        self._rfb_views.sent(self._rfb_frame_id, time.perf_counter(), view)
         message = frame_message(
             self._rfb_frame_id,
             codec=frame.codec,
@@ -656,7 +672,11 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._process_events()
         self._rfb_wait_for_encoding(timeout)
         wanted = self._rfb_newest_wanted()
-        if wanted > self._rfb_draws and self._rfb_has_room_in_cell() and self._rfb_encoder_ready():
+        now = time.perf_counter()
+        has_room = self._rfb_size_is_from_page and (
+            self._rfb_views.may_send(now) if self._rfb_hears_in_cells else self._rfb_may_send_unheard(now)
+        )
+        if wanted > self._rfb_draws and has_room and self._rfb_encoder_ready():
             self._rfb_draw_now()
             self._rfb_wait_for_encoding(timeout)
         return self._rfb_sent_draw >= wanted
@@ -666,17 +686,12 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         is_wanted = self._rfb_draw_wanted or self._rfb_update_mode in ("continuous", "fastest")
         return self._rfb_draws + (is_wanted and self._rfb_user_draw is not None)
 
-    def _rfb_has_room_in_cell(self) -> bool:
-        now = time.perf_counter()
-        if not self._rfb_size_is_from_page:
-            return False
-        if self._rfb_hears_in_cells:
-            return self._rfb_views.may_send(now)
-        # Silence tells nothing of the pages here: none is given up, and the pace is fixed.
+    def _rfb_may_send_unheard(self, now: float) -> bool:
+        """Whether a frame may be made while a cell keeps all acknowledgements. Silence tells nothing then: no page is given up."""
         for view in self._rfb_hosts:
             self._rfb_views.heard(view)
         size = len(self._rfb_last_frame[0].data) if self._rfb_last_frame is not None else 0
-        if now - self._rfb_sent_when < max(UNHEARD_SECONDS, size / UNHEARD_BYTES_PER_SECOND):
+        if now - self._rfb_drawn_when < max(UNHEARD_SECONDS, size / UNHEARD_BYTES_PER_SECOND):
             return False
         # The latter: somebody looks, and has not acknowledged everything.
         return self._rfb_views.may_send(now) or self._rfb_views.next_deadline(now) is not None

@@ -20,12 +20,25 @@ from typing import Any, TypeVar
 from rendercanvas.asyncio import AsyncioLoop
 from rendercanvas.base import BaseCanvasGroup
 
-__all__ = ["CallbackLock", "LiveGroup", "LiveLoop", "Mail", "callback_lock", "live_group", "receive_directly"]
+__all__ = [
+    "CallbackLock",
+    "LiveGroup",
+    "LiveLoop",
+    "Mail",
+    "Pulse",
+    "callback_lock",
+    "live_group",
+    "receive_directly",
+]
 
 T = TypeVar("T")
 
 _ALIVE_SECONDS = 1.0
 """How often to make sure, while waiting for the thread, that it is still there."""
+
+
+_PATIENCE_SECONDS = 0.3
+"""An event loop that is late by more is taken as stopped by a cell."""
 
 
 class CallbackLock(threading.Condition):
@@ -80,6 +93,29 @@ class Mail:
         """All letters that are there. From the reading thread."""
         self._woken = False  # first: a letter that comes from here on wakes again, even if it is taken now
         return [self._letters.popleft() for _ in range(len(self._letters))]
+
+
+class Pulse:
+    """Tells whether the event loop of the thread that made this still turns, or a cell has stopped it."""
+
+    def __init__(self) -> None:
+        try:
+            self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
+        except RuntimeError:
+            self._loop = None
+        self._asked: float | None = None
+
+    def has_stopped(self, now: float) -> bool:
+        """Whether it has left the question that this method asks without an answer for a while. ``now`` in seconds."""
+        if self._loop is None or self._loop.is_closed():
+            return False
+        if self._asked is None:
+            self._asked = now
+            self._loop.call_soon_threadsafe(self._answer)
+        return now - self._asked > _PATIENCE_SECONDS
+
+    def _answer(self) -> None:
+        self._asked = None
 
 
 class LiveLoop(AsyncioLoop):

@@ -57,8 +57,8 @@ class Posts:
             now = time.monotonic()
             due = [job for job in self.jobs if job[0] <= now]
             for job in due:
-                self.jobs.remove(job)
                 job[1](*job[2], **job[3])
+                self.jobs.remove(job)
 
     def close(self):
         self.open = False
@@ -201,6 +201,26 @@ def test_a_flood_of_moves_ends_on_the_last_within_two_draws(run, live):
     run(test, live=live)
 
 
+def test_a_draw_that_waited_for_room_shows_the_moves_that_came_with_the_ack(run):
+    async def test(canvas):
+        scene = Scene(canvas)
+        page = Page(canvas, ack=False)
+        position, drawn = [0.0], []
+        canvas.add_event_handler(lambda e: position.append(e["x"]), "pointer_move")
+        canvas.request_draw(lambda: (drawn.append(position[-1]), scene.draw()))
+        page.open()
+        await page.wait_frames(1)
+        await asyncio.sleep(0.2)
+        draws, shown = len(drawn), len(page.frames)
+        page.ack()
+        for x in range(1, 50):
+            page.event(type="pointer_move", x=float(x), y=1.0, **MOVE)
+        await page.wait_frames(shown + 1)
+        assert drawn[draws] == 49.0
+
+    run(test, max_buffered_frames=1, update_mode="continuous", lossless_delay=None)
+
+
 def test_moves_and_wheels_are_merged_but_never_across_a_press_a_release_or_a_key(run):
     async def test(canvas):
         page = Page(canvas)
@@ -298,6 +318,59 @@ def test_a_live_canvas_draws_and_reacts_while_a_cell_runs_on_its_thread_only(liv
     wait(lambda: page.frames[-1][0]["final"])
     np.testing.assert_array_equal(picture(page.frames[-1]), texture_pixels(canvas))
     assert set(scene.names) == {"rfb_gpu live"}
+
+
+@pytest.mark.parametrize("encoder", ["gpu", "cpu"])
+def test_a_live_canvas_goes_on_at_a_bounded_rate_where_a_cell_keeps_all_acks(run, encoder):
+    """Messages come on the main thread only, as in VS Code."""
+
+    async def test(canvas):
+        Scene(canvas)
+        page = Page(canvas, ack=False)
+        loop = asyncio.get_running_loop()
+        receive = page.receive
+
+        def received(message, buffers):
+            receive(message, buffers)
+            if message["type"] == "frame":
+                loop.call_soon_threadsafe(page.ack)
+
+        page.receive = received
+        page.open()
+        await page.wait_frames(10)
+        shown = len(page.frames)
+        time.sleep(4)  # the cell
+        count = len(page.frames) - shown
+        assert 10 <= count <= 4 / UNHEARD_SECONDS + 5
+        await page.wait_frames(shown + count + 10)
+
+    run(test, live=True, encoder=encoder, update_mode="continuous")
+
+
+def test_a_live_canvas_does_not_flood_a_page_that_is_slow_to_acknowledge(run):
+    """Acks come on the main thread, half a second late, and no cell runs."""
+
+    async def test(canvas):
+        Scene(canvas)
+        page = Page(canvas, ack=False)
+        loop = asyncio.get_running_loop()
+        receive = page.receive
+
+        def received(message, buffers):
+            receive(message, buffers)
+            if message["type"] == "frame":
+                fields = {"type": "ack", "frame": message["id"], "received": 1, "shown": 1}
+                loop.call_soon_threadsafe(loop.call_later, 0.5, lambda: page.send(**fields))
+
+        page.receive = received
+        page.open()
+        await page.wait_frames(3)
+        await asyncio.sleep(0.5)
+        shown = len(page.frames)
+        await asyncio.sleep(2)
+        assert 4 <= len(page.frames) - shown <= 2 / 0.5 * 3 + 3
+
+    run(test, live=True, update_mode="continuous")
 
 
 def test_live_canvases_share_a_thread_and_others_stay_on_theirs(live):
@@ -452,6 +525,7 @@ def test_flush_in_a_loop_shows_each_step_while_acks_arrive(run, posts):
         for step in range(10):
             shown = len(page.frames)
             posts.post(page.event, type="pointer_move", x=float(step), y=1.0, **MOVE)
+            wait(lambda: not posts.jobs)
             time.sleep(0.03)
             canvas.request_draw()
             assert canvas.flush()
@@ -483,8 +557,8 @@ def test_flush_where_no_ack_can_arrive_shows_progress_at_a_bounded_rate(run, enc
             if canvas.flush():
                 longest, last = max(longest, now - last), now
         count = len(page.frames) - shown
-        assert 8 <= count <= 3 / UNHEARD_SECONDS + 2
-        assert longest < 1
+        assert 15 <= count <= 3 / UNHEARD_SECONDS + 2
+        assert longest < 1.5
         page.acks = True
         page.ack()
         await page.wait_final()
