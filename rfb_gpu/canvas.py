@@ -5,7 +5,8 @@ function draws into the texture of :class:`.context.EncodingContext`, which enco
 there, they are sent; the page acknowledges; that makes room. When drawing rests, the same frame is sent once more without loss.
 
 Threads. A kernel may deliver messages on a thread of its own (ipykernel 7 with JupyterLab's subshells), so a message handler does
-nothing but hand over to the canvas's loop. Everything else here runs on that loop.
+nothing but hand over to the canvas's loop. Everything else here runs on that loop, or in flush(). A live canvas's loop has a
+thread of its own (see :mod:`.threads`); what others call of it hands over, where it must.
 
 There is no codec in here, and no decision about flow: see :mod:`.codecs` and :mod:`.flow`.
 """
@@ -17,10 +18,11 @@ import contextvars
 import html
 import logging
 import math
+import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import anywidget
 import numpy as np
@@ -57,10 +59,22 @@ from .flow.protocol import (
 )
 from .readback import GPUFuture
 from .stats import Meter, Stats
+from .threads import (
+    CallbackLock,
+    LiveGroup,
+    LiveLoop,
+    Mail,
+    Pulse,
+    callback_lock,
+    live_group,
+    receive_directly,
+)
 
 __all__ = ["RenderCanvas", "loop"]
 
 logger = logging.getLogger("rfb_gpu")
+
+T = TypeVar("T")
 
 if find_bundle() is None:
     raise ImportError(
@@ -82,6 +96,10 @@ STATS_SECONDS = 0.5
 MAX_INBOXES = 64
 AGAIN_SECONDS = 1.0
 """A page that is not known is asked to say hello at most so often."""
+UNHEARD_SECONDS = 0.1
+"""While a cell runs and no acknowledgement can arrive, a frame is sent at most so often..."""
+UNHEARD_BYTES_PER_SECOND = 500_000
+"""...and no more than this: half of what the slowest host (VS Code) carries."""
 
 _BASE_ARGUMENTS = ("size", "title", "update_mode", "min_fps", "max_fps", "vsync", "present_method")
 
@@ -111,6 +129,8 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         decoder: in the page. ``"auto"``: WebGPU where there is a GPU, else the browser's own; or ``"webgpu"`` or ``"browser"``.
         lossless_delay: seconds without a draw after which the last frame is sent without loss; None: never.
         max_buffered_frames: how many frames a page may have unacknowledged; None: as many as it turns out to need.
+        live: draws and handles events on a thread of its own, so also while a cell runs. What a program must mind then
+            is in ``docs/threads.md``, first of all :attr:`lock`.
 
     Raises:
         NoAdapterError: pygfx is loaded, and there is no adapter that it could draw with. Without pygfx,
@@ -120,7 +140,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
     # Names of our own begin with _rfb_: widgets and canvases have many attributes.
 
-    _rc_canvas_group = CanvasGroup(loop)
+    _rc_canvas_group: CanvasGroup | LiveGroup = CanvasGroup(loop)
 
     # As texts: anywidget watches files, and what watches holds every canvas for ever.
     _esm = BUNDLE.read_text(encoding="utf-8")
@@ -150,6 +170,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         lossless_delay: float | None = 0.3,
         latency_budget: float | None = 0.1,
         max_buffered_frames: int | None = None,
+        live: bool = False,
         **kwargs: Any,
     ) -> None:
         floor, ceiling = _check_quality_range(quality)
@@ -174,6 +195,8 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             raise ValueError(
                 f"latency_budget must be a positive number of seconds or None, not {latency_budget!r}"
             )
+        if not isinstance(live, bool):
+            raise TypeError(f"live must be True or False, not {live!r}")
         for name in kwargs:
             if name not in _BASE_ARGUMENTS and not self.has_trait(name):
                 raise TypeError(f"RenderCanvas() has no argument {name!r}")
@@ -185,6 +208,10 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         )
         _complain_without_adapter()
         kwargs.setdefault("title", "")
+        if live:
+            self._rc_canvas_group = live_group()
+        group_loop = self._rc_canvas_group.get_loop()
+        self._rfb_live_loop = group_loop if isinstance(group_loop, LiveLoop) else None
 
         super().__init__(*args, **kwargs)
 
@@ -196,6 +223,20 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
         # Where output of ours belongs: the cell that made the canvas. Callbacks start from other cells' messages.
         self._rfb_context = contextvars.copy_context()
+
+        self._rfb_maker = threading.current_thread()
+        self._rfb_thread = self._rfb_maker if self._rfb_live_loop is None else self._rfb_live_loop.thread
+        self._rfb_pulse = Pulse()
+        self._rfb_mail = Mail(self._rfb_wake)
+        self._rfb_update_mode = str(kwargs.get("update_mode", "ondemand"))
+        self._rfb_draw_wanted = True  # by the program: request_draw() was called, and no draw has begun since
+        self._rfb_newest_encoding: GPUFuture[EncodedFrame] | None = None  # of the newest draw
+        self._rfb_sent_draw = 0  # the newest draw whose frame was sent
+        self._rfb_drawn_when = -math.inf
+        self._rfb_hears_in_cells = False
+        self._rfb_receives_directly = False
+        self._rfb_sharpen_when = 0.0
+        self._rfb_rest = _Wakeup(self._rfb_call_later, self._rfb_rested)
 
         self._rfb_views = views
         self._rfb_inboxes: dict[str, Inbox] = {}  # least recently heard first
@@ -233,6 +274,9 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._rfb_stats_told = 0.0
         self.on_msg(self._rfb_on_message)
         self._final_canvas_init()
+        if isinstance(self._rc_canvas_group, LiveGroup):
+            self._rfb_receive_directly()
+            self._rc_canvas_group.begin(self)
 
     def get_context(self, context_type: str | type) -> contexts.BaseContext:
         """See ``BaseRenderCanvas.get_context``; "wgpu" gives a context that encodes on the GPU."""
@@ -253,7 +297,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         pages = [
             f"{self._rfb_hosts.get(view, 'a page')} decodes with {': '.join(filter(None, (report.name, report.method)))} "
             f"({report.reason}; {report.adapter or 'no adapter'})"
-            for view, report in self._rfb_decoders.items()
+            for view, report in list(self._rfb_decoders.items())
         ]
         return f"{width}x{height}, {encoder}; {'; '.join(pages) or 'no page yet'}"
 
@@ -261,9 +305,21 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
     def _rfb_on_message(self, _widget: object, content: Any, _buffers: object) -> None:
         """Called on whichever thread the kernel likes. Hands over, does nothing else."""
+        if not self._is_closed:
+            self._rfb_hears_in_cells = threading.current_thread() is not self._rfb_maker
+            self._rfb_mail.put(content)
+
+    def _rfb_wake(self) -> None:
         group_loop = self._rc_canvas_group.get_loop()
-        if group_loop is not None and not self._is_closed:
-            group_loop.call_soon_threadsafe(self._rfb_receive, content)
+        if group_loop is not None:
+            group_loop.call_soon_threadsafe(self._rfb_read_mail)
+
+    def _rfb_read_mail(self) -> None:
+        """Handles all messages that have arrived, and only then draws: the draw shows the newest of many moves."""
+        if mail := self._rfb_mail.take():
+            for content in mail:
+                self._rfb_receive(content)
+            self._rfb_flush()
 
     def _rfb_receive(self, content: Any) -> None:
         try:
@@ -284,6 +340,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         inbox = self._rfb_inboxes.get(view)
         if inbox is not None:
             self._rfb_handle_all(view, inbox, inbox.expire(time.perf_counter()))
+            self._rfb_flush()
 
     def _rfb_handle_all(self, view: str, inbox: Inbox, messages: list[Message]) -> None:
         for message in messages:
@@ -328,7 +385,6 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                 self._rfb_handle_event(dict(message.event))
             case Bye():
                 self._rfb_forget(message.view)
-        self._rfb_flush()
 
     def _rfb_handle_hello(self, hello: Hello) -> None:
         if hello.version != PROTOCOL_VERSION:
@@ -432,14 +488,24 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         now = time.perf_counter()
         if not self._rfb_size_is_from_page:
             return  # the first resize calls again: a picture of one pixel helps nobody
-        if self._rfb_has_room(now) and self._rfb_encoder_ready():
-            self._rfb_draw_requested = False
-            self._rfb_choose_encoding(now)
-            self._rfb_draw_began = now
-            self._rfb_context.copy().run(self._time_to_draw)
+        deadline = self._rfb_views.next_deadline(now)
+        if self._rfb_live_loop is not None and deadline is not None and not self._rfb_hears_in_cells:
+            deadline = min(deadline, now + UNHEARD_SECONDS)  # to see whether a cell keeps the acks
+            is_unheard = self._rfb_pulse.has_stopped(now)
+        else:
+            is_unheard = False
+        has_room = self._rfb_may_send_unheard(now) if is_unheard else self._rfb_has_room(now)
+        if has_room and self._rfb_encoder_ready():
+            self._rfb_draw_now()
         else:
             # Acks, visibility and finished frames call again; only a time-out needs a clock.
-            self._rfb_wakeup.at(self._rfb_views.next_deadline(now))
+            self._rfb_wakeup.at(deadline)
+
+    def _rfb_draw_now(self) -> None:
+        self._rfb_draw_requested = False
+        self._rfb_drawn_when = self._rfb_draw_began = time.perf_counter()
+        self._rfb_choose_encoding(self._rfb_drawn_when)
+        self._rfb_context.copy().run(self._time_to_draw)
 
     def _rfb_has_room(self, now: float) -> bool:
         last = self._rfb_last_lossy
@@ -482,6 +548,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         """Delivers what was just drawn as soon as it is encoded, unless something newer went out meanwhile."""
         self._rfb_draws += 1
         self._rfb_encoding += 1
+        self._rfb_newest_encoding = future
         draw = self._rfb_draws
         began, self._rfb_draw_began = self._rfb_draw_began, None
         # A forced draw is the program's own.
@@ -509,6 +576,10 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                     self._rfb_deliver(frame, final=False)
                 else:
                     self._rfb_meter.add("unchanged", began, 1)
+                self._rfb_sent_draw = draw
+                if self._rfb_live_loop is not None:
+                    with callback_lock:
+                        callback_lock.notify_all()  # flush() may wait for it
             now = time.perf_counter()
             self._rfb_meter.add("held", now, held + future.busy_seconds + now - began)
             self._rfb_flush()
@@ -531,16 +602,28 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._rfb_changed_at = time.perf_counter()
         self._rfb_pending_final = None
         if self._rfb_lossless_delay is not None:
-            self._rfb_call_later(self._rfb_lossless_delay, self._rfb_sharpen, self._rfb_changes)
+            self._rfb_sharpen_after(self._rfb_lossless_delay)
 
-    def _rfb_sharpen(self, change: int) -> None:
-        """Encodes the last frame once more, without loss, if nothing has changed since."""
-        if change != self._rfb_changes or self._is_closed or self._rfb_sharpening:
+    def _rfb_sharpen_after(self, seconds: float) -> None:
+        self._rfb_sharpen_when = time.perf_counter() + seconds
+        self._rfb_rest.at(self._rfb_sharpen_when)
+
+    def _rfb_rested(self) -> None:
+        # One timer for all frames: those that flush() sends in a long cell would leave one each.
+        if time.perf_counter() < self._rfb_sharpen_when:
+            self._rfb_rest.at(self._rfb_sharpen_when)
+        else:
+            self._rfb_sharpen()
+
+    def _rfb_sharpen(self) -> None:
+        """Encodes the last frame once more, without loss, and sends it if nothing has changed meanwhile."""
+        if self._is_closed or self._rfb_sharpening:
             return  # an encoding under way comes back here when it is through
         if self._rfb_draw_requested and not self._rfb_has_room(time.perf_counter()):
             # Not at rest: only the link is slow.
-            self._rfb_call_later(AGAIN_SHARP_SECONDS, self._rfb_sharpen, change)
+            self._rfb_sharpen_after(AGAIN_SHARP_SECONDS)
             return
+        change = self._rfb_changes
         future = self._rfb_encode_lossless()
         if future is None:
             return
@@ -557,7 +640,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                 self._rfb_refine(change)
                 self._rfb_flush()
             elif self._rfb_lossless_delay is not None:
-                self._rfb_call_later(self._rfb_lossless_delay, self._rfb_sharpen, self._rfb_changes)
+                self._rfb_sharpen_after(self._rfb_lossless_delay)
 
         future.add_done_callback(deliver)
 
@@ -645,6 +728,166 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         if group_loop is not None:
             group_loop.call_later(max(delay, 0), callback, *args)
 
+    # ----- threads and cells
+
+    @property
+    def lock(self) -> CallbackLock:
+        """Held while a canvas handles events or draws; re-entrant, and one for all canvases.
+
+        A program that changes the scene of a live canvas on another thread, a cell for example, does so under it::
+
+            with canvas.lock:
+                scene.remove(old)
+                scene.add(new)
+            canvas.request_draw()
+
+        While it is held, live canvases stand still: hold it for changes, not for computing them.
+        """
+        return callback_lock
+
+    def flush(self, timeout: float = 1.0) -> bool:
+        """Brings pages up to date in the middle of a cell, as for each step of a loop.
+
+        Handles the messages that have arrived, which calls event handlers; draws, if a draw is wanted and a page has room for a
+        frame; waits until that is encoded, and sends it. It does not wait for room: what a page cannot take yet is left out, and
+        the last picture comes when the cell is over. Where no acknowledgement can arrive while a cell runs (VS Code, marimo), at
+        most ten frames and 500 kB a second are sent.
+
+        For a live canvas it waits until the thread has drawn and sent what is wanted, if a page has room for it.
+
+        Arguments:
+            timeout: seconds to wait, once the draw function is through.
+
+        Returns:
+            True if everything that was wanted has been sent, False if something is left for later.
+
+        Raises:
+            RuntimeError: it is called by a draw function or an event handler, which would wait for themselves; or on another
+                thread than the canvas's.
+            ValueError: ``timeout`` is negative or not finite.
+        """
+        if not (isinstance(timeout, (int, float)) and 0 <= timeout < math.inf):  # type: ignore[redundant-expr]
+            raise ValueError(f"timeout must be a number of seconds from 0, not {timeout!r}")
+        with callback_lock:
+            is_on_its_thread = threading.current_thread() is self._rfb_thread
+            if callback_lock.inside_callback or (is_on_its_thread and self._rfb_live_loop is not None):
+                raise RuntimeError(
+                    "flush() was called by a draw function or an event handler, and would wait for itself: "
+                    "call request_draw() there"
+                )
+            if self._is_closed:
+                return False
+            if self._rfb_live_loop is not None:
+                # Nothing is being drawn while we have the lock; it is let go while we wait.
+                wanted = self._rfb_newest_wanted()
+                callback_lock.wait_for(lambda: self._rfb_sent_draw >= wanted or self._is_closed, timeout)
+                return self._rfb_sent_draw >= wanted
+            if not is_on_its_thread:
+                raise RuntimeError(
+                    "flush() was called on another thread than the canvas's: call it in a cell, or make the canvas with live=True"
+                )
+        self._rfb_receive_directly()
+        self._rfb_read_mail()
+        for view in list(self._rfb_inboxes):
+            self._rfb_expire_inbox(view)
+        self._process_events()
+        self._rfb_wait_for_encoding(timeout)
+        wanted = self._rfb_newest_wanted()
+        now = time.perf_counter()
+        has_room = self._rfb_size_is_from_page and (
+            self._rfb_has_room(now) if self._rfb_hears_in_cells else self._rfb_may_send_unheard(now)
+        )
+        if wanted > self._rfb_draws and has_room and self._rfb_encoder_ready():
+            self._rfb_draw_now()
+            self._rfb_wait_for_encoding(timeout)
+        return self._rfb_sent_draw >= wanted
+
+    def _rfb_newest_wanted(self) -> int:
+        """The number of the draw that would show everything."""
+        is_wanted = self._rfb_draw_wanted or self._rfb_update_mode in ("continuous", "fastest")
+        return self._rfb_draws + (is_wanted and self._rfb_user_draw is not None)
+
+    def _rfb_may_send_unheard(self, now: float) -> bool:
+        """Whether a frame may be made while a cell keeps all acknowledgements. Silence tells nothing then: no page is given up."""
+        for view in self._rfb_hosts:
+            self._rfb_views.heard(view)
+        size = len(self._rfb_last_frame[0].data) if self._rfb_last_frame is not None else 0
+        if now - self._rfb_drawn_when < max(UNHEARD_SECONDS, size / UNHEARD_BYTES_PER_SECOND):
+            return False
+        # The latter: somebody looks, and has not acknowledged everything.
+        return self._rfb_views.may_send(now) or self._rfb_views.next_deadline(now) is not None
+
+    def _rfb_wait_for_encoding(self, timeout: float) -> None:
+        future = self._rfb_newest_encoding
+        if future is not None and not future.done():
+            try:
+                future.result(timeout)
+            except Exception as error:
+                # One of the encoder's is shown as a badge; after a time-out the frame goes out by itself, when the cell is over.
+                logger.debug("flush() goes on without the frame: %s", error)
+
+    def _rfb_receive_directly(self) -> None:
+        if not self._rfb_receives_directly:
+            self._rfb_receives_directly = True
+            receive_directly(self.comm, self._handle_msg)
+
+    def _rfb_on_its_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """Calls a function that only the canvas's thread may run. The caller's, for a canvas that is not live."""
+        return (
+            function(*args) if self._rfb_live_loop is None else self._rfb_live_loop.run_there(function, *args)
+        )
+
+    # The user's functions are called in these two, and nowhere else.
+
+    def _process_events(self) -> None:
+        with callback_lock.callback():
+            super()._process_events()
+
+    def _draw_and_present(self, *, force_sync: bool) -> None:
+        with callback_lock.callback():
+            self._rfb_draw_wanted = False
+            super()._draw_and_present(force_sync=force_sync)
+
+    def request_draw(self, draw_function: Callable[[], None] | None = None) -> None:
+        """See ``BaseRenderCanvas.request_draw``; from any thread."""
+        # In this order: the thread of a live canvas may draw at any moment.
+        if draw_function is not None:
+            self._draw_frame = draw_function
+        self._rfb_draw_wanted = True
+        super().request_draw()
+
+    def force_draw(self) -> None:
+        """See ``BaseRenderCanvas.force_draw``. That of a live canvas is drawn by its thread, and waited for."""
+        self._rfb_on_its_thread(super().force_draw)
+
+    def set_update_mode(
+        self, update_mode: Any, *, min_fps: float | None = None, max_fps: float | None = None
+    ) -> None:
+        """See ``BaseRenderCanvas.set_update_mode``; from any thread."""
+        super().set_update_mode(update_mode, min_fps=min_fps, max_fps=max_fps)
+        self._rfb_update_mode = str(update_mode)
+
+    def add_event_handler(self, *args: Any, order: float = 0) -> Callable[..., Any]:
+        """See ``BaseRenderCanvas.add_event_handler``; from any thread."""
+        with callback_lock:
+            return super().add_event_handler(*args, order=order)
+
+    def remove_event_handler(self, callback: Any, *types: str) -> None:
+        """See ``BaseRenderCanvas.remove_event_handler``; from any thread."""
+        with callback_lock:
+            super().remove_event_handler(callback, *types)
+
+    def submit_event(self, event: dict[str, Any]) -> None:
+        """See ``BaseRenderCanvas.submit_event``; that of a live canvas from any thread."""
+        self._rfb_on_its_thread(super().submit_event, event)
+
+    def close(self) -> None:
+        """Closes the canvas; pages keep its last picture."""
+        if self._rfb_live_loop is None:
+            super().close()
+        elif not self._is_closed:
+            self._rfb_live_loop.run_there(super().close)
+
     # ----- what a user can call, besides the base class
 
     def snapshot(self, *, pixel_ratio: float | None = None) -> None:
@@ -656,6 +899,17 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         """
         from IPython.display import HTML, display
 
+        frame = self._rfb_on_its_thread(self._rfb_take_picture, pixel_ratio)
+        width, height = self.get_logical_size()
+        source = base64.b64encode(frame.data).decode()
+        alt = html.escape(self._title or "canvas")
+        display(
+            HTML(
+                f'<img alt="{alt}" src="data:image/png;base64,{source}" style="width:{width}px;height:{height}px">'
+            )
+        )
+
+    def _rfb_take_picture(self, pixel_ratio: float | None) -> EncodedFrame:
         if not self._rfb_size_is_from_page:
             ratio = 1.0 if pixel_ratio is None else float(pixel_ratio)
             width, height = (max(int(side * ratio), 1) for side in self._last_set_logical_size)
@@ -666,15 +920,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             raise RuntimeError(
                 "there is nothing to show: give the canvas a draw function with request_draw() first"
             )
-        frame = future.result()
-        width, height = self.get_logical_size()
-        source = base64.b64encode(frame.data).decode()
-        alt = html.escape(self._title or "canvas")
-        display(
-            HTML(
-                f'<img alt="{alt}" src="data:image/png;base64,{source}" style="width:{width}px;height:{height}px">'
-            )
-        )
+        return future.result()
 
     @property
     def stats(self) -> Stats:
@@ -714,7 +960,9 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             subsampling=settings.subsampling,
             scale=settings.scale,
             encoder=encoder,
-            decoders=tuple(": ".join(filter(None, (d.name, d.method))) for d in self._rfb_decoders.values()),
+            decoders=tuple(
+                ": ".join(filter(None, (d.name, d.method))) for d in list(self._rfb_decoders.values())
+            ),
             adapter=adapter,
         )
 

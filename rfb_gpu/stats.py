@@ -174,7 +174,7 @@ class Meter:
 
     def values(self, what: str, now: float) -> list[float]:
         """The values of the last seconds."""
-        return [value for when, value in self._samples.get(what, ()) if when >= now - WINDOW_SECONDS]
+        return [value for when, value in list(self._samples.get(what, ())) if when >= now - WINDOW_SECONDS]
 
     def spread(self, what: str, now: float) -> Spread:
         """The spread of the times of the last seconds."""
