@@ -7,7 +7,7 @@ import { JpegError } from "./decoders/bitstream";
 import { BrowserDecoder, type Decoded, decodeToBitmap } from "./decoders/browser";
 import { JpegDecoder } from "./decoders/jpeg";
 import { type Gpu, once } from "./device";
-import type { DecoderName, Fit, Frame } from "./protocol";
+import type { DecoderName, Fit, Frame, RoadName } from "./protocol";
 import blitWgsl from "./shaders/blit.wgsl";
 
 /** What is known of the picture that a presenter keeps. */
@@ -17,6 +17,7 @@ export interface Picture {
   readonly height: number;
   readonly fit: Fit;
   readonly final: boolean;
+  readonly road: RoadName;
 }
 
 export interface Presenter {

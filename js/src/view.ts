@@ -74,6 +74,7 @@ export class CanvasView extends BaseRenderView {
     canvas.dataset.rfbFrame = String(picture.id);
     canvas.dataset.rfbDecoder = presenter.name;
     canvas.dataset.rfbFinal = String(picture.final);
+    canvas.dataset.rfbRoad = picture.road;
     canvas.dataset.rfbSize = `${picture.width}x${picture.height}`;
     if (canvas !== this.#canvas) {
       this.#canvas?.remove();
