@@ -47,6 +47,7 @@ from .flow.protocol import (
     Event,
     Hello,
     Message,
+    RoadReport,
     Visibility,
     again_message,
     clean_event,
@@ -58,6 +59,7 @@ from .flow.protocol import (
     welcome_message,
 )
 from .readback import GPUFuture
+from .roads import TRANSPORTS, Roads
 from .stats import Meter, Stats
 from .threads import (
     CallbackLock,
@@ -69,6 +71,7 @@ from .threads import (
     live_group,
     receive_directly,
 )
+from .transport import Link
 
 __all__ = ["RenderCanvas", "loop"]
 
@@ -131,6 +134,9 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         max_buffered_frames: how many frames a page may have unacknowledged; None: as many as it turns out to need.
         live: draws and handles events on a thread of its own, so also while a cell runs. What a program must mind then
             is in ``docs/threads.md``, first of all :attr:`lock`.
+        transport: of frames. ``"auto"``: a websocket from the page to this process where it can be had (on this machine, or by
+            jupyter-server-proxy), else the notebook's own channel; ``"comm"``: that channel alone, and no port is opened;
+            ``"websocket"``: as auto, and pages that cannot have one say so. The port is of 127.0.0.1 only, and takes a secret.
 
     Raises:
         NoAdapterError: pygfx is loaded, and there is no adapter that it could draw with. Without pygfx,
@@ -171,12 +177,14 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         latency_budget: float | None = 0.1,
         max_buffered_frames: int | None = None,
         live: bool = False,
+        transport: str = "auto",
         **kwargs: Any,
     ) -> None:
         floor, ceiling = _check_quality_range(quality)
         _check_choice("subsampling", subsampling, SUBSAMPLINGS)
         _check_choice("encoder", encoder, ("auto", "gpu", "cpu"))
         _check_choice("decoder", decoder, ("auto", "webgpu", "browser"))
+        _check_choice("transport", transport, TRANSPORTS)
         if lossless_delay is not None and not (
             isinstance(lossless_delay, (int, float)) and 0 <= lossless_delay < math.inf  # type: ignore[redundant-expr]
         ):
@@ -244,6 +252,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._rfb_to_greet: set[str] = set()
         self._rfb_hosts: dict[str, str] = {}
         self._rfb_decoders: dict[str, DecoderReport] = {}
+        self._rfb_roads = Roads(transport, self._rfb_on_socket_message, self._rfb_on_socket_lost)
         self._rfb_wakeup = _Wakeup(self._rfb_call_later, self._rfb_flush)
 
         self._rfb_draw_requested = False
@@ -287,7 +296,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         return super().get_context(context_type)
 
     def describe(self) -> str:
-        """One line for people: size, encoder and why, and each page's decoder and why."""
+        """One line for people: size, encoder and why, and each page's decoder and road, and why."""
         width, height = self.get_physical_size()
         context = self._canvas_context
         if isinstance(context, EncodingContext) and context.encoder is not None:
@@ -296,7 +305,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             encoder = "no encoder yet"
         pages = [
             f"{self._rfb_hosts.get(view, 'a page')} decodes with {': '.join(filter(None, (report.name, report.method)))} "
-            f"({report.reason}; {report.adapter or 'no adapter'})"
+            f"({report.reason}; {report.adapter or 'no adapter'}), frames come {self._rfb_roads.describe(view)}"
             for view, report in list(self._rfb_decoders.items())
         ]
         return f"{width}x{height}, {encoder}; {'; '.join(pages) or 'no page yet'}"
@@ -307,7 +316,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         """Called on whichever thread the kernel likes. Hands over, does nothing else."""
         if not self._is_closed:
             self._rfb_hears_in_cells = threading.current_thread() is not self._rfb_maker
-            self._rfb_mail.put(content)
+            self._rfb_mail.put((content, None))
 
     def _rfb_wake(self) -> None:
         group_loop = self._rc_canvas_group.get_loop()
@@ -317,11 +326,23 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
     def _rfb_read_mail(self) -> None:
         """Handles all messages that have arrived, and only then draws: the draw shows the newest of many moves."""
         if mail := self._rfb_mail.take():
-            for content in mail:
-                self._rfb_receive(content)
+            for content, link in mail:
+                self._rfb_receive(content, link)
             self._rfb_flush()
 
-    def _rfb_receive(self, content: Any) -> None:
+    def _rfb_on_socket_message(self, content: Any, link: Link) -> None:
+        """Called on the websocket server's thread. What handlers print belongs to the canvas's cell."""
+        if not self._is_closed:
+            self._rfb_hears_in_cells = True
+            self._rfb_context.copy().run(self._rfb_mail.put, (content, link))
+
+    def _rfb_on_socket_lost(self, link: Link) -> None:
+        """Called on the websocket server's thread."""
+        group_loop = self._rc_canvas_group.get_loop()
+        if group_loop is not None and not self._is_closed:
+            self._rfb_context.copy().run(group_loop.call_soon_threadsafe, self._rfb_lose, link)
+
+    def _rfb_receive(self, content: Any, link: Link | None = None) -> None:
         try:
             message = parse_message(content)
         except ProtocolError as error:
@@ -334,7 +355,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._rfb_inboxes[message.view] = inbox
         if len(self._rfb_inboxes) > MAX_INBOXES:
             self._rfb_forget(next(iter(self._rfb_inboxes)))
-        self._rfb_handle_all(message.view, inbox, inbox.push(message, now))
+        self._rfb_handle_all(message.view, inbox, inbox.push(message, now), link)
 
     def _rfb_expire_inbox(self, view: str) -> None:
         inbox = self._rfb_inboxes.get(view)
@@ -342,16 +363,18 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             self._rfb_handle_all(view, inbox, inbox.expire(time.perf_counter()))
             self._rfb_flush()
 
-    def _rfb_handle_all(self, view: str, inbox: Inbox, messages: list[Message]) -> None:
+    def _rfb_handle_all(
+        self, view: str, inbox: Inbox, messages: list[Message], link: Link | None = None
+    ) -> None:
         for message in messages:
             try:
-                self._rfb_handle(message)
+                self._rfb_handle(message, link)
             except Exception:
                 logger.exception("a message of the page could not be handled: %s", message)
         if inbox.deadline is not None:
             self._rfb_call_later(inbox.deadline - time.perf_counter(), self._rfb_expire_inbox, view)
 
-    def _rfb_handle(self, message: Message) -> None:
+    def _rfb_handle(self, message: Message, link: Link | None) -> None:
         if self._is_closed:
             return
         now = time.perf_counter()
@@ -364,7 +387,8 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._rfb_views.heard(message.view)
         match message:
             case Hello():
-                self._rfb_handle_hello(message)
+                # The first of its epoch, so it was not kept waiting: it came by this link.
+                self._rfb_handle_hello(message, link)
             case Visibility():
                 self._rfb_views.set_visible(message.view, message.visible)
                 if message.visible and self._rfb_last_frame is None:
@@ -381,12 +405,15 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                 self._rfb_count_acks(message, answered)
             case DecoderReport():
                 self._rfb_decoders[message.view] = message
+            case RoadReport():
+                self._rfb_roads.explain(message.view, message.reason)
+                self._rfb_complain_of_road(message.view)
             case Event():
                 self._rfb_handle_event(dict(message.event))
             case Bye():
                 self._rfb_forget(message.view)
 
-    def _rfb_handle_hello(self, hello: Hello) -> None:
+    def _rfb_handle_hello(self, hello: Hello, link: Link | None) -> None:
         if hello.version != PROTOCOL_VERSION:
             text = (
                 f"the page runs rfb_gpu {hello.frontend or 'of an unknown release'} and the kernel {__version__}, which do not "
@@ -397,7 +424,16 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         if not self._rfb_views.hello(hello.view, hello.epoch):
             return
         self._rfb_hosts[hello.view] = hello.host
-        self.send(welcome_message(hello.view, hello.epoch, __version__, self._rfb_views.window(hello.view)))
+        self._rfb_roads.begin(hello.view, link, hello.host)
+        offer = self._rfb_roads.offer() if link is None else None
+        welcome = welcome_message(
+            hello.view, hello.epoch, __version__, self._rfb_views.window(hello.view), offer
+        )
+        if link is None:
+            self.send(welcome)
+        else:
+            link.send(welcome)
+        self._rfb_complain_of_road(hello.view)
         for code, text in self._rfb_badges.items():
             self.send(error_message(code, text))
         # The last picture at once, so that a page that reloads never waits for a draw; but once for many hellos.
@@ -410,8 +446,20 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         if self._rfb_last_frame is not None and view in self._rfb_views and not self._is_closed:
             self._rfb_send(*self._rfb_last_frame, view=view)
 
+    def _rfb_complain_of_road(self, view: str) -> None:
+        complaint = self._rfb_roads.complaint(view)
+        if complaint is not None:
+            self.send(error_message("road", complaint, view))
+
+    def _rfb_lose(self, link: Link) -> None:
+        """A websocket broke. A page that lives says hello over the comm; one that is gone must hold nothing up."""
+        for view in self._rfb_roads.views_of(link):
+            self._rfb_forget(view)
+        self._rfb_flush()
+
     def _rfb_forget(self, view: str) -> None:
         self._rfb_views.bye(view)
+        self._rfb_roads.forget(view)
         self._rfb_inboxes.pop(view, None)
         self._rfb_asked_again.pop(view, None)
         self._rfb_hosts.pop(view, None)
@@ -691,7 +739,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         now = time.perf_counter()
         leads = [name for name in self._rfb_views.due_leads(len(frame), now) if view in (None, name)]
         for name in leads:
-            self.send(lead_message(self._rfb_frame_id, name))
+            self._rfb_roads.tell(name, lead_message(self._rfb_frame_id, name), self.send)
         self._rfb_views.sent(self._rfb_frame_id, now, view, size=len(frame), leads=leads)
         message = frame_message(
             self._rfb_frame_id,
@@ -706,8 +754,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             window=self._rfb_views.window(view),
             view=view,
         )
-        # The bytes are the frame's own: kernels send buffers later, from another thread, without a copy.
-        self.send(message, [frame.data])
+        self._rfb_roads.send(message, frame.data, self._rfb_views, self.send, view)
 
     def _rfb_set_badge(self, code: str, text: str) -> None:
         if self._rfb_badges.get(code, "") != text:
@@ -1075,6 +1122,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         if self._is_closed:
             return
         self.send({"type": "closed"})
+        self._rfb_roads.close()
         self._is_closed = True
         for encoder in self._rfb_array_encoders.values():
             encoder.close()

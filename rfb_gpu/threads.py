@@ -109,10 +109,11 @@ class Pulse:
         """Whether it has left the question that this method asks without an answer for a while. ``now`` in seconds."""
         if self._loop is None or self._loop.is_closed():
             return False
-        if self._asked is None:
-            self._asked = now
+        asked = self._asked  # the answer may come, on the other thread, at any moment
+        if asked is None:
+            asked = self._asked = now
             self._loop.call_soon_threadsafe(self._answer)
-        return now - self._asked > _PATIENCE_SECONDS
+        return now - asked > _PATIENCE_SECONDS
 
     def _answer(self) -> None:
         self._asked = None

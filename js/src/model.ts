@@ -12,13 +12,15 @@ import { guessHost } from "./host";
 import { Mailbox } from "./mailbox";
 import { BrowserPresenter, GpuPresenter, type Picture, type Presenter } from "./presenter";
 import {
-  bufferBytes,
   type Frame,
   type FrameHeader,
+  frameFile,
   PROTOCOL_VERSION,
   parseKernelMessage,
   type RenderviewEvent,
+  type RoadName,
 } from "./protocol";
+import { Road, type RoadOwner } from "./road";
 import { CanvasView, LOOKS, type ViewOwner } from "./view";
 
 /** The part of an anywidget model that is used here. */
@@ -39,9 +41,12 @@ const MAX_UNFINISHED = 3;
 const WELCOME_TIMEOUT_MS = 5000;
 const MAX_HELLOS = 5;
 
-export class CanvasModel implements ViewOwner {
+export class CanvasModel implements ViewOwner, RoadOwner {
   readonly #any: AnyModel;
   readonly #conversation: Conversation;
+  readonly #road = new Road(this);
+  /** Why there is no websocket although one was offered. */
+  #roadReason = "";
   readonly #acks: AckBatcher;
   readonly #mailbox = new Mailbox<Frame>();
   readonly #errors = new Map<string, string>();
@@ -71,14 +76,18 @@ export class CanvasModel implements ViewOwner {
     this.#any = any;
     // Some hosts send synchronously, others give a promise; either may fail once the comm is closed.
     this.#conversation = new Conversation((message) => {
-      Promise.resolve(any.send(message)).catch(() => {});
+      if (!this.#road.send(message)) {
+        Promise.resolve(any.send(message)).catch(() => {});
+      }
     });
     this.#acks = new AckBatcher((ack) => this.#conversation.send(ack), {
       set: (callback, ms) => window.setTimeout(callback, ms),
       clear: (timer) => window.clearTimeout(timer),
     });
 
-    this.#onModel("msg:custom", (content: unknown, buffers: unknown) => this.#onMessage(content, buffers));
+    this.#onModel("msg:custom", (content: unknown, buffers: unknown) => {
+      this.#onMessage(content, () => frameFile(content, buffers), "comm");
+    });
     for (const [trait, apply] of Object.entries(LOOKS)) {
       this.#onModel(`change:${trait}`, () => {
         for (const view of this.#views) {
@@ -88,7 +97,10 @@ export class CanvasModel implements ViewOwner {
     }
     this.#onModel("change:_decoder", () => void this.#chooseDecoder());
     this.#onPage(document, "visibilitychange", () => this.#onTabVisibility());
-    this.#onPage(window, "pagehide", () => this.#conversation.bye());
+    this.#onPage(window, "pagehide", () => {
+      this.#conversation.bye();
+      this.#road.close();
+    });
     this.#onPage(window, "pageshow", () => {
       // Back from the browser's cache of pages: everything is here, only the kernel was told goodbye.
       if (this.#conversation.ended && !this.#ended) {
@@ -119,6 +131,7 @@ export class CanvasModel implements ViewOwner {
     this.#ended = true;
     this.#choice += 1;
     this.#conversation.bye();
+    this.#road.close();
     for (const undo of this.#undo) {
       undo();
     }
@@ -184,6 +197,9 @@ export class CanvasModel implements ViewOwner {
     if (this.#decoder) {
       this.#conversation.send({ type: "decoder", ...this.#decoder });
     }
+    if (this.#roadReason) {
+      this.#conversation.send({ type: "road", reason: this.#roadReason });
+    }
     if (this.#lastResize) {
       this.#conversation.send({ type: "event", event: this.#lastResize });
     }
@@ -203,14 +219,19 @@ export class CanvasModel implements ViewOwner {
     }
   }
 
-  #onMessage(content: unknown, buffers: unknown): void {
+  #onMessage(content: unknown, file: () => Uint8Array<ArrayBuffer> | null, road: RoadName): void {
     const message = parseKernelMessage(content);
     switch (message?.type) {
       case "welcome":
-        this.#onWelcome(message.version, message.view, message.epoch, message.window);
+        if (this.#onWelcome(message.version, message.view, message.epoch, message.window) && message.road) {
+          this.#road.offer(message.road);
+        }
         break;
       case "frame":
-        this.#onFrame(message, Array.isArray(buffers) ? bufferBytes(buffers[0]) : null);
+        // The other road's are of an epoch that is over, or for pages that have no websocket.
+        if (road === this.#road.name) {
+          this.#onFrame(message, file(), road);
+        }
         break;
       case "lead":
         if (message.view === this.#conversation.view) {
@@ -240,14 +261,16 @@ export class CanvasModel implements ViewOwner {
     }
   }
 
-  #onWelcome(version: number, view: string, epoch: number, frames: number | null): void {
+  /** Whether it is the answer to the hello of this epoch. */
+  #onWelcome(version: number, view: string, epoch: number, frames: number | null): boolean {
     if (view !== this.#conversation.view || epoch !== this.#conversation.epoch) {
-      return; // another page's, or an answer to a hello that was taken back
+      return false; // another page's, or an answer to a hello that was taken back
     }
     this.#onAnswer();
     this.#acks.window = frames ?? this.#acks.window;
     const text = `This page speaks version ${PROTOCOL_VERSION}, the kernel version ${version}: reload the page.`;
     this.#setError("version", version === PROTOCOL_VERSION ? "" : text);
+    return true;
   }
 
   /** The kernel lives. */
@@ -259,6 +282,7 @@ export class CanvasModel implements ViewOwner {
 
   #onClosed(): void {
     this.#ended = this.#closedByKernel = true;
+    this.#road.close();
     window.clearTimeout(this.#welcomeTimer);
     this.#setError("kernel", "");
     for (const view of this.#views) {
@@ -280,9 +304,30 @@ export class CanvasModel implements ViewOwner {
     }
   }
 
+  // ----- the websocket: an epoch of its own, and so each time it comes or goes
+
+  onRoadOpen(): void {
+    this.#roadReason = "";
+    this.#hello();
+  }
+
+  onRoadMessage(content: unknown, file: Uint8Array<ArrayBuffer> | null): void {
+    this.#onMessage(content, () => file, "websocket");
+  }
+
+  onRoadLost(): void {
+    this.#roadReason = "the websocket broke";
+    this.#hello();
+  }
+
+  onRoadRefused(reason: string): void {
+    this.#roadReason = reason;
+    this.#conversation.send({ type: "road", reason });
+  }
+
   // ----- frames
 
-  #onFrame(header: FrameHeader, bytes: Uint8Array<ArrayBuffer> | null): void {
+  #onFrame(header: FrameHeader, bytes: Uint8Array<ArrayBuffer> | null, road: RoadName): void {
     if (this.#ended) {
       return;
     }
@@ -297,7 +342,7 @@ export class CanvasModel implements ViewOwner {
       this.#setError("decode", `Frame ${header.id} came without its file.`);
       return;
     }
-    const older = this.#mailbox.put({ ...header, bytes, arrived });
+    const older = this.#mailbox.put({ ...header, road, bytes, arrived });
     if (older) {
       this.#acks.superseded(older.id);
     }

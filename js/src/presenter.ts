@@ -7,7 +7,7 @@ import { JpegError } from "./decoders/bitstream";
 import { BrowserDecoder, type Decoded, decodeToBitmap } from "./decoders/browser";
 import { JpegDecoder } from "./decoders/jpeg";
 import { type Gpu, once } from "./device";
-import type { DecoderName, Fit, Frame } from "./protocol";
+import type { DecoderName, Fit, Frame, RoadName } from "./protocol";
 import blitWgsl from "./shaders/blit.wgsl";
 
 /** What is known of the picture that a presenter keeps. */
@@ -18,6 +18,7 @@ export interface Picture {
   readonly fit: Fit;
   readonly scale: number;
   readonly final: boolean;
+  readonly road: RoadName;
 }
 
 export interface Presenter {

@@ -10,10 +10,13 @@ const MAX_SIDE = 65535;
 const MAX_SCALE = 16;
 /** More frames in flight than this is no window, but a mistake. */
 const MAX_WINDOW = 64;
+const MAX_PORT = 65535;
 
 export type DecoderName = "webgpu" | "browser";
 export type Codec = "jpeg" | "png";
 export type Fit = "exact" | "stretch";
+/** The ways that messages take: the notebook's own channel, or the page's own connection to the kernel's process. */
+export type RoadName = "comm" | "websocket";
 
 // ----- page to kernel
 
@@ -29,6 +32,7 @@ export type PageMessage =
   | { type: "visibility"; visible: boolean }
   | AckMessage
   | { type: "decoder"; name: DecoderName; method: string; reason: string; adapter: string }
+  | { type: "road"; reason: string }
   | { type: "event"; event: RenderviewEvent }
   | { type: "bye" };
 
@@ -80,7 +84,14 @@ export interface FrameHeader {
 }
 
 export type KernelMessage =
-  | { type: "welcome"; version: number; view: string; epoch: number; window: number | null }
+  | {
+      type: "welcome";
+      version: number;
+      view: string;
+      epoch: number;
+      window: number | null;
+      road: RoadOffer | null;
+    }
   | FrameHeader
   | { type: "lead"; view: string; id: number }
   | { type: "stats"; text: string }
@@ -88,8 +99,16 @@ export type KernelMessage =
   | { type: "again"; view: string }
   | { type: "closed" };
 
-/** A frame: its header, and its file. `arrived` is on the clock of performance.now(). */
+/** What a page needs to know to come by websocket. `proxy`: jupyter-server-proxy may lead to the port. */
+export interface RoadOffer {
+  port: number;
+  token: string;
+  proxy: boolean;
+}
+
+/** A frame: its header, its file, and the road that it came by. `arrived` is on the clock of performance.now(). */
 export interface Frame extends FrameHeader {
+  road: RoadName;
   bytes: Uint8Array<ArrayBuffer>;
   arrived: number;
 }
@@ -114,6 +133,7 @@ export function parseKernelMessage(content: unknown): KernelMessage | null {
         view: m.view,
         epoch: m.epoch,
         window: asWindow(m.window),
+        road: asRoadOffer(m.road),
       };
     case "frame":
       if (
@@ -166,6 +186,44 @@ export function bufferBytes(buffer: unknown): Uint8Array<ArrayBuffer> | null {
     return new Uint8Array(buffer.buffer as ArrayBuffer, buffer.byteOffset, buffer.byteLength);
   }
   return null;
+}
+
+/**
+ * A frame's file, as it comes over the comm: a buffer, or base64 text in the message, which is faster in hosts that take
+ * buffers apart. Null if it is not there.
+ */
+export function frameFile(content: unknown, buffers: unknown): Uint8Array<ArrayBuffer> | null {
+  const data = (content as { data?: unknown } | null)?.data;
+  if (typeof data === "string") {
+    try {
+      return fromBase64(data);
+    } catch {
+      return null;
+    }
+  }
+  return Array.isArray(buffers) ? bufferBytes(buffers[0]) : null;
+}
+
+function fromBase64(text: string): Uint8Array<ArrayBuffer> {
+  // Younger than the types: Chromium 140, Firefox 133, Safari 18.2.
+  const builtIn = (Uint8Array as { fromBase64?: (text: string) => Uint8Array<ArrayBuffer> }).fromBase64;
+  if (builtIn) {
+    return builtIn.call(Uint8Array, text);
+  }
+  const binary = atob(text);
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < binary.length; i++) {
+    bytes[i] = binary.charCodeAt(i);
+  }
+  return bytes;
+}
+
+function asRoadOffer(value: unknown): RoadOffer | null {
+  const offer = value as Record<string, unknown> | null | undefined;
+  if (!isCount(offer?.port) || offer.port < 1 || offer.port > MAX_PORT || typeof offer.token !== "string") {
+    return null;
+  }
+  return { port: offer.port, token: offer.token, proxy: offer.proxy === true };
 }
 
 function isCount(value: unknown): value is number {

@@ -78,6 +78,7 @@ export class CanvasView extends BaseRenderView {
     canvas.dataset.rfbDecoder = presenter.name;
     canvas.dataset.rfbFinal = String(picture.final);
     canvas.dataset.rfbScale = String(picture.scale);
+    canvas.dataset.rfbRoad = picture.road;
     canvas.dataset.rfbSize = `${picture.width}x${picture.height}`;
     if (canvas !== this.#canvas) {
       this.#canvas?.remove();

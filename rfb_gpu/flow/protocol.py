@@ -20,6 +20,7 @@ __all__ = [
     "Hello",
     "Message",
     "ProtocolError",
+    "RoadReport",
     "Size",
     "Visibility",
     "again_message",
@@ -95,6 +96,13 @@ class DecoderReport(Message):
     method: str
     reason: str
     adapter: str
+
+
+@dataclass(frozen=True)
+class RoadReport(Message):
+    """Why the page goes by the comm although a websocket was offered."""
+
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -178,7 +186,7 @@ def parse_message(content: object) -> Message | None:
     if not isinstance(content, Mapping):
         raise ProtocolError("a message must be an object")
     kind = _text(content, "type")
-    if kind not in ("hello", "visibility", "ack", "decoder", "event", "bye"):
+    if kind not in ("hello", "visibility", "ack", "decoder", "road", "event", "bye"):
         return None
     base = (_text(content, "view"), _whole(content, "epoch"), _whole(content, "seq"))
     if kind == "hello":
@@ -218,6 +226,8 @@ def parse_message(content: object) -> Message | None:
             reason=_text(content, "reason", ""),
             adapter=_text(content, "adapter", ""),
         )
+    if kind == "road":
+        return RoadReport(*base, reason=_text(content, "reason", ""))
     if kind == "event":
         event = content.get("event")
         if not isinstance(event, dict) or not isinstance(event.get("type"), str) or not _all_finite(event):
@@ -281,9 +291,11 @@ def clean_size(event: Mapping[str, Any], max_side: int, max_pixels: int) -> Size
     return Size(int(width), int(height), ratio)
 
 
-def welcome_message(view: str, epoch: int, release: str, window: int) -> dict[str, Any]:
-    """The answer to a hello."""
-    return {
+def welcome_message(
+    view: str, epoch: int, release: str, window: int, road: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The answer to a hello; with what the page needs to come by websocket, if it can."""
+    message = {
         "type": "welcome",
         "version": PROTOCOL_VERSION,
         "view": view,
@@ -291,6 +303,7 @@ def welcome_message(view: str, epoch: int, release: str, window: int) -> dict[st
         "release": release,
         "window": window,
     }
+    return message if road is None else {**message, "road": dict(road)}
 
 
 def stats_message(text: str) -> dict[str, Any]:

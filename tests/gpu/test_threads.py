@@ -370,7 +370,7 @@ def test_a_live_canvas_does_not_flood_a_page_that_is_slow_to_acknowledge(run):
         await asyncio.sleep(2)
         assert 4 <= len(page.frames) - shown <= 2 / 0.5 * 3 + 3
 
-    run(test, live=True, update_mode="continuous")
+    run(test, live=True, update_mode="continuous", max_buffered_frames=3)
 
 
 def test_live_canvases_share_a_thread_and_others_stay_on_theirs(live):

@@ -1,0 +1,158 @@
+"""Which way frames go to each page of one canvas: by the notebook's own channel (the comm), or by a websocket of the page's.
+
+The canvas tells what pages say; this remembers it, makes the offer that goes with a welcome, and sends frames by the road of each
+page. One epoch of a page has one road, so nothing is ever mixed up. It never decides whether a frame is sent, and all but
+the callbacks that it is given happens on the canvas's loop.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib.util
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .flow import Views
+from .transport import Link, Road, TransportError, open_road
+
+__all__ = ["TRANSPORTS", "Roads"]
+
+TRANSPORTS = ("auto", "comm", "websocket")
+
+CURE = (
+    "It needs a browser on the kernel's machine, or jupyter-server-proxy installed for the Jupyter server and for the kernel; "
+    'transport="auto" does without it'
+)
+
+
+@dataclass
+class _Page:
+    link: Link | None  # None: the comm
+    host: str
+    reason: str = ""  # why it is the comm, in the page's own words
+
+
+class Roads:
+    """The roads of one canvas.
+
+    Arguments:
+        transport: "auto", "comm" (nothing listens), or "websocket" (as auto, but pages complain where it cannot be had).
+        on_message, on_lost: methods, see :func:`.transport.open_road`; their object is not kept alive.
+    """
+
+    def __init__(
+        self,
+        transport: str,
+        on_message: Callable[[Any, Link], None],
+        on_lost: Callable[[Link], None],
+    ) -> None:
+        self._transport = transport
+        self._callbacks = _weakly(on_message), _weakly(on_lost)
+        self._road: Road | None = None
+        self._failure = "asked for" if transport == "comm" else ""  # why there is none
+        self._pages: dict[str, _Page] = {}
+
+    def offer(self) -> dict[str, Any] | None:
+        """What a page needs to know to come by websocket; None if nothing listens."""
+        if self._road is None and not self._failure:
+            try:
+                self._road = open_road(*self._callbacks)
+            except TransportError as error:
+                self._failure = str(error)
+        if self._road is None:
+            return None
+        proxy = importlib.util.find_spec("jupyter_server_proxy") is not None
+        return {"port": self._road.port, "token": self._road.token, "proxy": proxy}
+
+    def begin(self, view: str, link: Link | None, host: str) -> None:
+        """A page began an epoch, by this link or, without one, by the comm."""
+        self._pages[view] = _Page(link, host)
+
+    def explain(self, view: str, reason: str) -> None:
+        """A page tells why it goes by the comm."""
+        if view in self._pages:
+            self._pages[view].reason = reason
+
+    def forget(self, view: str) -> None:
+        """A page is gone."""
+        self._pages.pop(view, None)
+
+    def views_of(self, link: Link) -> list[str]:
+        """The views whose epoch began by this link."""
+        return [view for view, page in self._pages.items() if page.link is link]
+
+    def describe(self, view: str) -> str:
+        """The road of a page in words, and why if it is the comm."""
+        page = self._pages.get(view)
+        if page is not None and page.link is not None:
+            return "by websocket"
+        reason = self._failure or (page.reason if page is not None else "")
+        return f"over the comm ({reason})" if reason else "over the comm"
+
+    def complaint(self, view: str) -> str | None:
+        """What the badge of a page shall say if a websocket was asked for: empty if there is nothing to complain of.
+
+        None: nobody asked.
+        """
+        if self._transport != "websocket":
+            return None
+        page = self._pages.get(view)
+        if page is None or page.link is not None:
+            return ""
+        reason = self._failure or page.reason
+        return f"No websocket to the kernel: {reason}. Frames come over the comm. {CURE}." if reason else ""
+
+    def tell(self, view: str, message: dict[str, Any], comm: Callable[..., None]) -> None:
+        """Sends a page a message without a file, by the road of its frames and so in order with them."""
+        page = self._pages.get(view)
+        if page is not None and page.link is not None:
+            page.link.send(message)
+        else:
+            comm(message)
+
+    def send(
+        self,
+        message: dict[str, Any],
+        file: bytes,
+        views: Views,
+        comm: Callable[..., None],
+        view: str | None,
+    ) -> None:
+        """Sends a frame to all views, or to one: once over the comm, if any of them is there, and once by each websocket."""
+        pages = {name: page for name, page in self._pages.items() if name in views and view in (None, name)}
+        links = {page.link: None for page in pages.values() if page.link is not None}
+        for link in links:
+            link.send_frame(message, file)
+        on_comm = [page for page in pages.values() if page.link is None]
+        if not on_comm:
+            return
+        if any(page.host == "VS Code" for page in on_comm):
+            # It makes a list of numbers of a buffer; a text is four to seven times faster there.
+            comm({**message, "data": base64.b64encode(file).decode("ascii")})
+        else:
+            # The bytes are the frame's own: kernels send buffers later, from another thread, without a copy.
+            comm(message, [file])
+
+    def close(self) -> None:
+        """Closes all websockets, after they were told that the canvas is closed."""
+        for link in {page.link for page in self._pages.values()}:
+            if link is not None:
+                link.send({"type": "closed"})
+        self._pages.clear()
+        self._failure = "closed"
+        if self._road is not None:
+            self._road.close()
+            self._road = None
+
+
+def _weakly(method: Callable[..., None]) -> Callable[..., None]:
+    reference = weakref.WeakMethod(method)
+
+    def call(*args: Any) -> None:
+        alive = reference()
+        if alive is not None:
+            alive(*args)
+
+    return call

@@ -1,0 +1,191 @@
+"""By which road frames come in JupyterLab, and that a person sees the right picture by each, and when it breaks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.e2e import harness
+from tests.e2e.test_canvas import assert_shows, show
+
+WEBSOCKETS = "sum(len(road._links) for road in (canvas._rfb_roads._road,) if road)"
+PORTS = """
+import socket, threading
+def is_open(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+def threads():
+    return [thread.name for thread in threading.enumerate() if "websocket" in thread.name]
+"""
+
+
+def wait_road(canvas, road, timeout=harness.ACTION_SECONDS):
+    canvas._wait(f"canvas => canvas.dataset.rfbRoad === {road!r}", timeout)
+
+
+def badge(canvas):
+    return canvas.view.locator(".rfb-gpu-badge").inner_text()
+
+
+@pytest.mark.parametrize("decoder", ["webgpu", "browser"])
+def test_frames_come_by_websocket_and_are_the_picture(notebook, decoder):
+    opened, canvas = show(notebook, f"canvas = make(encoder='gpu', decoder={decoder!r})", "canvas")
+    wait_road(canvas, "websocket")
+    shown = canvas.frame
+    canvas.drag((0.3, 0.5), (0.7, 0.6))
+    canvas.wait_final(after=shown)
+    assert canvas.locator.get_attribute("data-rfb-road") == "websocket"
+    np.testing.assert_array_equal(canvas.screenshot(), opened.kernel.array("pixels(canvas)"))
+    assert "frames come by websocket" in opened.kernel.value("canvas.describe()")
+    assert badge(canvas) == ""
+
+
+def test_over_the_websocket_no_frame_goes_over_the_comm(notebook):
+    opened, canvas = show(notebook, "canvas = make(decoder='browser', update_mode='continuous')", "canvas")
+    wait_road(canvas, "websocket")
+    opened.kernel.run(
+        "sent, send = [], canvas.send\n"
+        "canvas.send = lambda message, buffers=None: (sent.append(message['type']), send(message, buffers))"
+    )
+    canvas.wait_frame(after=canvas.frame + 10)
+    assert opened.kernel.value("sent") == []
+
+
+def test_when_the_websocket_breaks_the_picture_goes_on_over_the_comm_and_then_by_websocket_again(
+    page, notebook
+):
+    opened, canvas = show(notebook, "canvas = make(decoder='browser', update_mode='continuous')", "canvas")
+    wait_road(canvas, "websocket")
+    canvas.wait_frame(after=canvas.frame + 3)
+    # Who knocks again meets a shut door for a while.
+    opened.kernel.run(
+        "from rfb_gpu import transport\n"
+        "rule, transport.origin_is_trusted = transport.origin_is_trusted, lambda *_: False\n"
+        "for link in list(canvas._rfb_roads._road._links): link.drop()"
+    )
+    wait_road(canvas, "comm", timeout=5)
+    canvas.wait_frame(after=canvas.frame + 5, timeout=10)
+    assert badge(canvas) == ""
+    assert "over the comm (the websocket broke)" in opened.kernel.value("canvas.describe()")
+    opened.kernel.run("transport.origin_is_trusted = rule")
+    wait_road(canvas, "websocket", timeout=20)
+    canvas.wait_frame(after=canvas.frame + 3, timeout=10)
+    opened.kernel.run("canvas.set_update_mode('ondemand')")
+    canvas.wait_final()
+    assert_shows(canvas, opened.kernel)
+    assert badge(canvas) == ""
+    assert [output["output_type"] for output in opened.outputs(1)] == ["execute_result"], (
+        "nothing was printed"
+    )
+
+
+def test_a_break_at_rest_loses_no_picture(notebook):
+    """What was drawn while the websocket was gone is there without another draw."""
+    opened, canvas = show(notebook, "canvas = make(decoder='browser')", "canvas")
+    wait_road(canvas, "websocket")
+    canvas.wait_final()
+    before = canvas.screenshot()
+    opened.kernel.run(
+        "for link in list(canvas._rfb_roads._road._links): link.drop()\n"
+        "canvas.parts[2].local.rotation = (0, 0.6, 0, 0.8)\n"
+        "canvas.force_draw()"
+    )
+    canvas.wait_final(after=canvas.frame)
+    draws = opened.kernel.value("canvas.draws")
+    assert harness.psnr(canvas.screenshot(), before) < 30, "it turned"
+    assert_shows(canvas, opened.kernel)
+    assert opened.kernel.value("canvas.draws") == draws
+
+
+def test_comm_opens_no_port(notebook):
+    opened, canvas = show(notebook, PORTS, "canvas = make(transport='comm')", "canvas")
+    canvas.wait_final()
+    opened.page.wait_for_timeout(500)
+    assert canvas.locator.get_attribute("data-rfb-road") == "comm"
+    assert_shows(canvas, opened.kernel)
+    assert opened.kernel.value("threads()") == []
+    assert "over the comm (asked for)" in opened.kernel.value("canvas.describe()")
+
+
+def test_the_port_closes_with_the_last_canvas(notebook):
+    opened = notebook(
+        ["from tests.e2e.scene import RenderCanvas, make", PORTS, "a = make()\na", "b = make()\nb"]
+    )
+    opened.run_all()
+    for index in (0, 1):
+        wait_road(opened.canvas(index), "websocket")
+    opened.kernel.run("port = a._rfb_roads._road.port\nassert b._rfb_roads._road.port == port")
+    opened.kernel.run("a.close()")
+    opened.page.locator("canvas.rfb-gpu-canvas").nth(1).wait_for(state="detached")  # JupyterLab takes it away
+    left = opened.canvas(0)
+    shown = left.frame
+    opened.kernel.run("b.request_draw()")
+    left.wait_frame(after=shown)
+    assert left.locator.get_attribute("data-rfb-road") == "websocket"
+    assert opened.kernel.value("is_open(port)")
+    opened.kernel.run("b.close()")
+    opened.kernel.wait_for("not is_open(port) and not threads()", timeout=10)
+
+
+def test_a_page_that_cannot_reach_the_kernel_shows_frames_and_says_so_only_if_asked(page, notebook):
+    page.add_init_script(
+        """
+        const Real = WebSocket
+        globalThis.WebSocket = class extends Real {
+            constructor(url, ...rest) {
+                if (/^ws:\\/\\/127\\.0\\.0\\.1:\\d+\\/$/.test(url)) throw new Error("this page may not")
+                super(url, ...rest)
+            }
+        }
+        """
+    )
+    opened = notebook(
+        [
+            "from tests.e2e.scene import RenderCanvas, make, np, pixels",
+            "auto = make(size=(200, 150))\nauto",
+            "asked = make(size=(200, 150), transport='websocket')\nasked",
+        ]
+    )
+    opened.run_all()
+    auto, asked = opened.canvas(0), opened.canvas(1)
+    asked.view.get_by_text("No websocket to the kernel: this page may not").wait_for()
+    for name, canvas in (("auto", auto), ("asked", asked)):
+        canvas.wait_final()
+        assert canvas.locator.get_attribute("data-rfb-road") == "comm"
+        assert not harness.is_blank(canvas.screenshot())
+        assert "over the comm (this page may not)" in opened.kernel.value(f"{name}.describe()")
+    assert_shows(auto, opened.kernel, "auto")  # the badge of the other covers its picture
+    assert badge(auto) == ""
+    assert "jupyter-server-proxy" in badge(asked)
+
+
+def test_a_reloaded_page_comes_by_websocket_again_and_the_old_one_is_forgotten(notebook):
+    opened, canvas = show(notebook, "canvas = make(update_mode='continuous')", "canvas")
+    wait_road(canvas, "websocket")
+    opened.save()
+    opened.reload()
+    again = opened.canvas()
+    wait_road(again, "websocket")
+    again.wait_frame(after=again.frame + 3, timeout=10)
+    assert opened.kernel.value(WEBSOCKETS) == 1
+    assert opened.kernel.value("len(canvas._rfb_views)") == 1
+
+
+def test_frames_as_text_over_the_comm_are_the_picture(page, notebook):
+    """As in VS Code, by what its page says of itself."""
+    opened, canvas = show(notebook, "canvas = make(decoder='webgpu', transport='comm')", "canvas")
+    opened.kernel.run(
+        "sent, send = [], canvas.send\n"
+        "def spy(message, buffers=None):\n"
+        "    sent.append([message['type'], 'data' in message, buffers])\n"
+        "    send(message, buffers)\n"
+        "canvas.send = spy\n"
+        "for known in canvas._rfb_roads._pages.values(): known.host = 'VS Code'"
+    )
+    shown = canvas.frame
+    canvas.drag((0.3, 0.5), (0.7, 0.6))
+    canvas.wait_final(after=shown)
+    assert_shows(canvas, opened.kernel)
+    frames = [message for message in opened.kernel.value("sent") if message[0] == "frame"]
+    assert frames
+    assert all(message == ["frame", True, None] for message in frames)
