@@ -1,6 +1,7 @@
 """What threads leave for each other, without a canvas."""
 
 import asyncio
+import sys
 import threading
 
 from rfb_gpu.threads import Mail, Pulse
@@ -18,15 +19,18 @@ def test_a_pulse_may_be_answered_at_any_moment():
             await asyncio.sleep(0)
 
     loop = threading.Thread(target=lambda: asyncio.run(turn()))
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
     loop.start()
     started.wait()
     try:
-        for number in range(20_000):
+        for number in range(200_000):
             try:
-                assert not made[0].has_stopped(number * 1e-6)
+                assert not made[0].has_stopped(number * 1e-7)
             except TypeError as error:
                 errors.append(error)
     finally:
+        sys.setswitchinterval(interval)
         stop.set()
         loop.join()
     assert not errors
