@@ -664,7 +664,11 @@ def parse_arguments() -> argparse.Namespace:
     own.add_argument("--subsampling")
     own.add_argument("--max-buffered-frames", type=int)
     own.add_argument("--latency-budget", type=float, metavar="SECONDS")
-    own.add_argument("--transport")
+    own.add_argument(
+        "--transport",
+        default="comm",
+        help="the road of the frames, which must go through the link as JupyterLab's own messages do; default comm",
+    )
     host = parser.add_argument_group("the host")
     host.add_argument("--gpu", action="store_true", help="the browser shall use the GPU")
     host.add_argument(

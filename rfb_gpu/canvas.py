@@ -797,8 +797,8 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
         Handles the messages that have arrived, which calls event handlers; draws, if a draw is wanted and a page has room for a
         frame; waits until that is encoded, and sends it. It does not wait for room: what a page cannot take yet is left out, and
-        the last picture comes when the cell is over. Where no acknowledgement can arrive while a cell runs (VS Code, marimo), at
-        most ten frames and 500 kB a second are sent.
+        the last picture comes when the cell is over. Where no acknowledgement can arrive while a cell runs
+        (VS Code, marimo; not by a websocket), at most ten frames and 500 kB a second are sent.
 
         For a live canvas it waits until the thread has drawn and sent what is wanted, if a page has room for it.
 

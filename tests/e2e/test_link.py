@@ -16,7 +16,8 @@ SIZE = 320, 240
 
 def test_every_move_is_seen_over_a_thin_link(page, jupyterlab, tmp_path):
     """Loosely: nothing of the link's quality is asked here, only that input and pictures keep going both ways."""
-    cell = f"from benchmarks.link import Probe\nprobe = Probe('rfb_gpu', 'image', {SIZE[0]}, {SIZE[1]}, {{}})\nprobe.canvas"
+    probe = f"Probe('rfb_gpu', 'image', {SIZE[0]}, {SIZE[1]}, {{'transport': 'comm'}})"
+    cell = f"from benchmarks.link import Probe\nprobe = {probe}\nprobe.canvas"
     name = "thin-link.ipynb"
     harness.write_notebook(jupyterlab.root / name, [cell])
     for script in PAGE_SCRIPTS:

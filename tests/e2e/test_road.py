@@ -119,7 +119,7 @@ def test_the_port_closes_with_the_last_canvas(notebook):
     opened.page.locator("canvas.rfb-gpu-canvas").nth(1).wait_for(state="detached")  # JupyterLab takes it away
     left = opened.canvas(0)
     shown = left.frame
-    opened.kernel.run("b.request_draw()")
+    opened.kernel.run("b.parts[2].local.x += 0.1\nb.request_draw()")
     left.wait_frame(after=shown)
     assert left.locator.get_attribute("data-rfb-road") == "websocket"
     assert opened.kernel.value("is_open(port)")
