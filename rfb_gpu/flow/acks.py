@@ -3,8 +3,8 @@
 State is kept per view and epoch. A page that reloads is a new view: what the old one left unacknowledged cannot hold it up. A view
 that stays silent with frames in flight stops counting after a while; when it is heard again, it counts again.
 
-Two things bound what is under way to a page: the bytes that its link carries within the latency budget, and the frames that it can
-show. The second is found by trial, as nothing tells it: one more as long as all are shown, one less when one is overtaken.
+Two things bound what is under way to a page: the bytes that its link carries within the latency budget (:mod:`.link`), and the
+frames that it can show (:mod:`.window`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from .link import Link
+from .window import FrameWindow
 
 __all__ = ["Views"]
 
@@ -24,10 +25,6 @@ ACK_TIMEOUT_MAX_SECONDS = 8.0
 FORGET_SECONDS = 60.0
 """A view that was silent for so long, with frames to answer, is forgotten: its page is gone."""
 MAX_VIEWS = 64
-WINDOW_FIRST, WINDOW_LEAST, WINDOW_MOST = 3, 2, 16
-"""Frames in flight: one is on its way while another is shown; sixteen at 60 a second are a quarter of a second."""
-WINDOW_HOLD_SECONDS = 1.0, 16.0
-"""After a frame was overtaken, the window does not grow for so long: at least, and after it happened again and again."""
 QUEUE_SHARE = 0.25
 """Of the latency budget, for what is before a frame on its link."""
 OVERDUE_SHARE = 0.5
@@ -37,17 +34,13 @@ OVERDUE_SHARE = 0.5
 @dataclass
 class _View:
     epoch: int
-    window: int
+    window: FrameWindow
     visible: bool = False
     in_flight: OrderedDict[int, float] = field(default_factory=OrderedDict)  # frame id -> when sent
     strikes: int = 0  # times in a row that its frames timed out
     silent_since: float | None = None
     round_trip: float | None = None  # smoothed, seconds
     link: Link = field(default_factory=Link)
-    frame: int = -1  # sent last
-    grown: int = -1  # the frame sent last when the window grew
-    grow_from: float = 0.0  # not before
-    grow_hold: float = WINDOW_HOLD_SECONDS[0]
 
     @property
     def timeout(self) -> float:
@@ -65,7 +58,7 @@ class Views:
     """The pages that show a canvas.
 
     Arguments:
-        window: how many frames each may have unacknowledged; None: found by trial.
+        window: how many frames each may have unacknowledged; None: what it shows in a round trip, and a few.
         latency_budget: seconds that what is in flight may keep a link busy; beyond, new frames wait. None: only the window counts.
     """
 
@@ -88,7 +81,7 @@ class Views:
         if known is not None and known.epoch >= epoch:
             return False
         visible = known.visible if known is not None else False
-        self._views[view] = _View(epoch, self._fixed_window or WINDOW_FIRST, visible)
+        self._views[view] = _View(epoch, FrameWindow(self._fixed_window), visible)
         self._views.move_to_end(view)
         while len(self._views) > MAX_VIEWS:
             self._views.popitem(last=False)
@@ -113,7 +106,7 @@ class Views:
     def window(self, view: str | None = None) -> int:
         """How many frames a view may have unacknowledged; without a view, the smallest of those who look."""
         views = [v for name, v in self._views.items() if name == view or (view is None and v.visible)]
-        return min((v.window for v in views), default=self._fixed_window or WINDOW_FIRST)
+        return min((v.window.size for v in views), default=FrameWindow(self._fixed_window).size)
 
     @property
     def rate(self) -> float | None:
@@ -138,7 +131,7 @@ class Views:
         for name, v in self._views.items():
             if view is None or name == view:
                 v.in_flight[frame] = now
-                v.frame = frame
+                v.window.sent(frame, now)
                 v.link.sent(frame, size, now, lead=name in leads)
 
     def ack(
@@ -160,8 +153,8 @@ class Views:
         known = self._views.get(view)
         if known is None or known.epoch != epoch:
             return []
-        was_full = len(known.in_flight) >= known.window
         known.link.ack(frame, now, arrivals)
+        known.window.ack(frame, now, dropped)
         answered: list[tuple[int, float]] = []
         while known.in_flight and next(iter(known.in_flight)) <= frame:
             answered_frame, when = known.in_flight.popitem(last=False)
@@ -171,15 +164,6 @@ class Views:
             known.round_trip = (
                 round_trip if known.round_trip is None else 0.875 * known.round_trip + 0.125 * round_trip
             )
-        if self._fixed_window is None:
-            if dropped:
-                known.window = max(known.window - 1, WINDOW_LEAST)
-                known.grow_from = now + known.grow_hold
-                known.grow_hold = min(2 * known.grow_hold, WINDOW_HOLD_SECONDS[1])
-            elif was_full and now >= known.grow_from and (frame > known.grown or not known.grow_from):
-                # Once a frame was overtaken, once for a round trip: what the last step did is seen only then.
-                known.window = min(known.window + 1, WINDOW_MOST)
-                known.grown = known.frame
         return answered
 
     def may_send(self, now: float, coming: int = 0, coming_bytes: int = 0) -> bool:
@@ -203,7 +187,7 @@ class Views:
         if self.latency_budget is not None:
             for v in self._watching():
                 if (
-                    len(v.in_flight) < v.window
+                    len(v.in_flight) < v.window.size
                     and (wait := v.link.queue(now) - self.latency_budget * QUEUE_SHARE) > 0
                 ):
                     deadlines.append(now + wait)
@@ -219,7 +203,7 @@ class Views:
         return [v for v in visible if not v.strikes] or visible
 
     def _has_room(self, view: _View, now: float, coming: int, coming_bytes: int) -> bool:
-        if len(view.in_flight) + coming >= view.window:
+        if len(view.in_flight) + coming >= view.window.size:
             return False
         if self.latency_budget is None or not len(view.in_flight) + coming:
             return True
@@ -233,6 +217,7 @@ class Views:
     def _expire(self, now: float) -> None:
         for name, v in list(self._views.items()):
             if v.deadline is not None and now >= v.deadline:
+                v.window.forget()
                 v.in_flight.clear()  # its link still waits: a late answer tells how slow it is
                 v.strikes += 1
                 v.silent_since = v.silent_since or now

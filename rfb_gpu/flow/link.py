@@ -27,7 +27,9 @@ ENOUGH_SECONDS = 0.1
 LEAST_SECONDS = 0.0005
 """What takes less is not told apart by the clocks of browsers."""
 DELAY_SECONDS = 60.0
-"""How long a measured delay counts; the least is taken."""
+"""How long the delay of a lead counts; the least is taken."""
+LAGS = 8
+"""How many answers tell how late an answer is on this link: so that a page that is farther away from now on is soon known."""
 CLOCKS_DIFFER_SECONDS = 3600.0
 """Arrivals so far from what was seen before are another clock's."""
 LEAD_SECONDS = 0.5
@@ -39,6 +41,7 @@ LEAD_WORTH_SECONDS = 0.002
 class _Sent:
     size: int
     when: float
+    due: float | None  # when the link should be done with it, if that was known
 
 
 class Link:
@@ -49,7 +52,7 @@ class Link:
         self._arriving: OrderedDict[int, _Sent] = OrderedDict()  # of no known arrival
         self._samples: deque[tuple[float, int, float]] = deque(maxlen=RATE_SAMPLES[1])  # when, bytes, seconds
         self._offsets: deque[tuple[float, float]] = deque()  # when; arrival there minus departure here
-        self._trips: deque[tuple[float, float]] = deque()  # when; departure until acknowledgement
+        self._lags: deque[float] = deque(maxlen=LAGS)  # seconds from when a frame was due until its answer
         self._last_arrival = -math.inf  # on the page's clock
         self._last_lead = -math.inf
         self._rate: float | None = None
@@ -63,11 +66,6 @@ class Link:
     def rate(self) -> float | None:
         """Bytes per second; None while nothing is known."""
         return self._rate
-
-    @property
-    def delay(self) -> float | None:
-        """Seconds from a departure to its acknowledgement at the best; None while nothing is known."""
-        return min((trip for _, trip in self._trips), default=None)
 
     def seconds_for(self, size: int) -> float:
         """How long so many bytes keep the link busy; 0 while nothing is known."""
@@ -83,10 +81,11 @@ class Link:
         return self._done(list(self._in_flight.values())[:1])
 
     def overdue(self, now: float) -> float:
-        """By how many seconds the oldest acknowledgement is later than the estimate says; 0 while nothing is known."""
-        if not self._in_flight or self._rate is None or self.delay is None:
+        """By how many seconds an answer is late, or the last one was, compared to the last few; 0 while nothing is known."""
+        if not self._in_flight or not self._lags:
             return 0.0
-        return max(now - self.oldest_done - self.delay, 0.0)
+        usual = sorted(self._lags)[len(self._lags) // 2]
+        return max(now - self.oldest_done, self._lags[-1]) - usual
 
     def wants_lead(self, size: int, now: float) -> bool:
         """Whether a lead shall go ahead of a frame of so many bytes."""
@@ -98,7 +97,8 @@ class Link:
 
     def sent(self, frame: int, size: int, now: float, *, lead: bool = False) -> None:
         """A frame of so many bytes goes out, behind a lead or without. Numbers ascend."""
-        self._in_flight[frame] = self._arriving[frame] = _Sent(size, now)
+        due = None if self._rate is None else now + self.queue(now) + self.seconds_for(size)
+        self._in_flight[frame] = self._arriving[frame] = _Sent(size, now, due)
         if lead:
             self._last_lead = now
 
@@ -117,14 +117,16 @@ class Link:
             last = self._in_flight.popitem(last=False)[1]
         while self._arriving and next(iter(self._arriving)) <= frame:
             self._arriving.popitem(last=False)
-        if last is not None:
-            _keep(self._trips, now, now - last.when)
+        if last is not None and last.due is not None:
+            self._lags.append(now - last.due)
 
     def _arrived(self, sent: _Sent, when: float, lead: float | None, now: float) -> None:
         offset = (when if lead is None else lead) - sent.when
         if self._offsets and abs(offset - self._offsets[-1][1]) > CLOCKS_DIFFER_SECONDS:
             self._offsets.clear()
-        _keep(self._offsets, now, offset)
+        self._offsets.append((now, offset))
+        while self._offsets[0][0] < now - DELAY_SECONDS:
+            self._offsets.popleft()
         self._last_arrival = when
         if lead is not None and sent.size > 0:
             self._samples.append((now, sent.size, max(when - lead, 0.0)))
@@ -155,10 +157,3 @@ class Link:
         for sent in frames:
             done = max(done, sent.when) + self.seconds_for(sent.size)
         return done
-
-
-def _keep(samples: deque[tuple[float, float]], now: float, value: float) -> None:
-    samples.append((now, value))
-    # The last one stays, however old it is: something is better than nothing.
-    while len(samples) > 1 and samples[0][0] < now - DELAY_SECONDS:
-        samples.popleft()
