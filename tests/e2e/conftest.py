@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 import re
@@ -17,7 +18,9 @@ from tests.e2e import harness, widget_page
 RESULTS = pathlib.Path(os.environ.get("RFB_GPU_TEST_RESULTS", harness.REPOSITORY / "test-results"))
 
 OpenNotebook = Callable[..., harness.Notebook]
+Show = Callable[..., tuple[harness.Notebook, harness.Canvas]]
 page_log = pytest.StashKey[list[str]]()
+failed = pytest.StashKey[bool]()
 
 
 @pytest.fixture(scope="session")
@@ -68,10 +71,17 @@ def page(
     browsers: Callable[[float], Browser], device_scale_factor: float, request: pytest.FixtureRequest
 ) -> Iterator[Page]:
     """A page in a fresh profile, with everything that it says kept for the report."""
-    context = browsers(device_scale_factor).new_context(no_viewport=True)
+    page, log = _new_page(browsers(device_scale_factor))
+    request.node.stash[page_log] = log
+    yield page
+    page.context.close()
+
+
+def _new_page(browser: Browser) -> tuple[Page, list[str]]:
+    context = browser.new_context(no_viewport=True)
     context.set_default_timeout(harness.ACTION_SECONDS * 1000)
     page = context.new_page()
-    log = request.node.stash.setdefault(page_log, [])
+    log: list[str] = []
 
     def on_console(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
@@ -80,8 +90,7 @@ def page(
     page.on("console", on_console)
     page.on("pageerror", lambda error: log.append(f"uncaught: {error}"))
     page.on("crash", lambda _: log.append("the page crashed"))
-    yield page
-    context.close()
+    return page, log
 
 
 @pytest.fixture(scope="session")
@@ -119,6 +128,70 @@ def notebook(
         book.shutdown()
 
 
+@dataclasses.dataclass
+class _Shared:
+    """The notebook of `show`, between tests."""
+
+    book: harness.Notebook | None = None
+    log: list[str] = dataclasses.field(default_factory=list)
+
+    def close(self) -> None:
+        if self.book is not None:
+            self.book.shutdown()
+            self.book.page.context.close()
+        self.book = None
+
+
+@pytest.fixture(scope="session")
+def shared() -> Iterator[_Shared]:
+    one = _Shared()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def show(
+    browsers: Callable[[float], Browser],
+    jupyterlab: harness.JupyterServer,
+    shared: _Shared,
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Show]:
+    """`show(*lines)` runs these lines in a cell, whose last value is a canvas; gives the notebook and the canvas that it shows.
+
+    All tests that use it share a kernel and a page, which start once and compile shaders once; after one that failed, both are made
+    anew. A test that changes more than its own canvas opens a `notebook`.
+    """
+
+    def show_canvas(*lines: str) -> tuple[harness.Notebook, harness.Canvas]:
+        if shared.book is None:
+            page, shared.log = _new_page(browsers(1.0))
+            harness.write_notebook(jupyterlab.root / "shared.ipynb", [harness.SCENE, "canvas = None"])
+            jupyterlab.set_windowing(None)
+            shared.book = harness.Notebook(
+                page, jupyterlab, "shared.ipynb", tmp_path_factory.mktemp("shared")
+            )
+            shared.book.open()
+            shared.book.run_cell(0)
+        book = shared.book
+        shared.log.clear()
+        request.node.stash[page_log] = shared.log
+        request.node.funcargs["page"] = book.page
+        book.set_source(1, "\n".join(lines))
+        book.run_cell(1)
+        canvas = book.canvas()
+        canvas.wait_frame()
+        return book, canvas
+
+    yield show_canvas
+    if request.node.stash.get(failed, False):
+        shared.close()
+    elif shared.book is not None:
+        shared.book.kernel.run("canvas.close()")
+        shared.book.set_source(1, "canvas = None")
+        shared.book.run_cell(1)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
@@ -127,6 +200,7 @@ def pytest_runtest_makereport(
     report = yield
     page: Any = getattr(item, "funcargs", {}).get("page")
     if report.failed and report.when in ("setup", "call"):
+        item.stash[failed] = True
         if log := item.stash.get(page_log, []):
             report.sections.append(("page", "\n".join(log[-50:])))
         if page is not None and not page.is_closed():

@@ -65,6 +65,9 @@ MARKER = (255, 0, 255)
 ACTION_SECONDS = 60.0
 """How long to wait for anything; the first frame on a software adapter compiles shaders for up to 10 s."""
 
+SCENE = "from tests.e2e.scene import RenderCanvas, make, np, pixels"
+"""The first cell of most notebooks here."""
+
 LONG_FRAMES = int(os.environ.get("RFB_GPU_LONG_FRAMES", 240))
 """How many frames the tests show that look for leaks; 10,000 take minutes."""
 
@@ -335,6 +338,13 @@ class Notebook:
             f"index => {{ const panel = {_PANEL}; panel.content.activeCellIndex = index }}", index
         )
         self._run("notebook:run-cell", wait)
+
+    def set_source(self, index: int, code: str) -> None:
+        """Write a cell, counted from 0, anew."""
+        self.page.evaluate(
+            f"([index, code]) => {_PANEL}.content.widgets[index].model.sharedModel.setSource(code)",
+            [index, code],
+        )
 
     def save(self) -> None:
         """Write the notebook to its file."""

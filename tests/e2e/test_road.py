@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.e2e import harness
-from tests.e2e.test_canvas import assert_shows, show
+from tests.e2e.test_canvas import assert_shows, show_apart
 
 WEBSOCKETS = "sum(len(road._links) for road in (canvas._rfb_roads._road,) if road)"
 PORTS = """
@@ -28,8 +28,8 @@ def badge(canvas):
 
 
 @pytest.mark.parametrize("decoder", ["webgpu", "browser"])
-def test_frames_come_by_websocket_and_are_the_picture(notebook, decoder):
-    opened, canvas = show(notebook, f"canvas = make(encoder='gpu', decoder={decoder!r})", "canvas")
+def test_frames_come_by_websocket_and_are_the_picture(show, decoder):
+    opened, canvas = show(f"canvas = make(encoder='gpu', decoder={decoder!r})", "canvas")
     wait_road(canvas, "websocket")
     shown = canvas.frame
     canvas.drag((0.3, 0.5), (0.7, 0.6))
@@ -40,8 +40,8 @@ def test_frames_come_by_websocket_and_are_the_picture(notebook, decoder):
     assert badge(canvas) == ""
 
 
-def test_over_the_websocket_no_frame_goes_over_the_comm(notebook):
-    opened, canvas = show(notebook, "canvas = make(decoder='browser', update_mode='continuous')", "canvas")
+def test_over_the_websocket_no_frame_goes_over_the_comm(show):
+    opened, canvas = show("canvas = make(decoder='browser', update_mode='continuous')", "canvas")
     wait_road(canvas, "websocket")
     opened.kernel.run(
         "sent, send = [], canvas.send\n"
@@ -54,7 +54,9 @@ def test_over_the_websocket_no_frame_goes_over_the_comm(notebook):
 def test_when_the_websocket_breaks_the_picture_goes_on_over_the_comm_and_then_by_websocket_again(
     page, notebook
 ):
-    opened, canvas = show(notebook, "canvas = make(decoder='browser', update_mode='continuous')", "canvas")
+    opened, canvas = show_apart(
+        notebook, "canvas = make(decoder='browser', update_mode='continuous')", "canvas"
+    )
     wait_road(canvas, "websocket")
     canvas.wait_frame(after=canvas.frame + 3)
     # Who knocks again meets a shut door for a while.
@@ -81,16 +83,16 @@ def test_when_the_websocket_breaks_the_picture_goes_on_over_the_comm_and_then_by
 
 def test_a_break_at_rest_loses_no_picture(notebook):
     """What was drawn while the websocket was gone is there without another draw."""
-    opened, canvas = show(notebook, "canvas = make(decoder='browser')", "canvas")
+    opened, canvas = show_apart(notebook, "canvas = make(decoder='browser')", "canvas")
     wait_road(canvas, "websocket")
     canvas.wait_final()
-    before = canvas.screenshot()
+    before, shown = canvas.screenshot(), canvas.frame
     opened.kernel.run(
         "for link in list(canvas._rfb_roads._road._links): link.drop()\n"
         "canvas.parts[2].local.rotation = (0, 0.6, 0, 0.8)\n"
         "canvas.force_draw()"
     )
-    canvas.wait_final(after=canvas.frame)
+    canvas.wait_final(after=shown)
     draws = opened.kernel.value("canvas.draws")
     assert harness.psnr(canvas.screenshot(), before) < 30, "it turned"
     assert_shows(canvas, opened.kernel)
@@ -98,7 +100,7 @@ def test_a_break_at_rest_loses_no_picture(notebook):
 
 
 def test_comm_opens_no_port(notebook):
-    opened, canvas = show(notebook, PORTS, "canvas = make(transport='comm')", "canvas")
+    opened, canvas = show_apart(notebook, PORTS, "canvas = make(transport='comm')", "canvas")
     canvas.wait_final()
     opened.page.wait_for_timeout(500)
     assert canvas.locator.get_attribute("data-rfb-road") == "comm"
@@ -160,7 +162,7 @@ def test_a_page_that_cannot_reach_the_kernel_shows_frames_and_says_so_only_if_as
 
 
 def test_a_reloaded_page_comes_by_websocket_again_and_the_old_one_is_forgotten(notebook):
-    opened, canvas = show(notebook, "canvas = make(update_mode='continuous')", "canvas")
+    opened, canvas = show_apart(notebook, "canvas = make(update_mode='continuous')", "canvas")
     wait_road(canvas, "websocket")
     opened.save()
     opened.reload()
@@ -171,9 +173,9 @@ def test_a_reloaded_page_comes_by_websocket_again_and_the_old_one_is_forgotten(n
     assert opened.kernel.value("len(canvas._rfb_views)") == 1
 
 
-def test_frames_as_text_over_the_comm_are_the_picture(page, notebook):
+def test_frames_as_text_over_the_comm_are_the_picture(show):
     """As in VS Code, by what its page says of itself."""
-    opened, canvas = show(notebook, "canvas = make(decoder='webgpu', transport='comm')", "canvas")
+    opened, canvas = show("canvas = make(decoder='webgpu', transport='comm')", "canvas")
     opened.kernel.run(
         "sent, send = [], canvas.send\n"
         "def spy(message, buffers=None):\n"

@@ -153,12 +153,12 @@ class LocalPage:
 
 
 class WidgetPage(LocalPage):
-    """A page with the widget. `before` is a script that runs ahead of everything in it."""
+    """A page with the widget. `before` is a script that runs ahead of everything in it; `frame` is the last number sent."""
 
     def __init__(self, browser: Browser, decoder: str = "auto", views: int = 1, before: str = "") -> None:
         files = {name: _STATIC / name for name in ("widget.js", "widget.css")}
         super().__init__(browser, files, before)
-        self._next = 0
+        self.frame = 0
         self.page.evaluate(_WIDGET, {"_decoder": decoder})
         hello = self.sent("hello")[-1]
         self.view = hello["view"]
@@ -199,15 +199,15 @@ class WidgetPage(LocalPage):
         self, file: bytes, width: int, height: int, codec: str = "jpeg", fit: str = "exact", scale: int = 1
     ) -> bool:
         """Send a frame and wait for its acknowledgement; returns whether it was shown."""
-        self._next += 1
+        self.frame += 1
         before = len(self.sent("ack"))
-        header = {"type": "frame", "id": self._next, "codec": codec, "width": width, "height": height}
+        header = {"type": "frame", "id": self.frame, "codec": codec, "width": width, "height": height}
         self.deliver({**header, "fit": fit, "scale": scale, "final": True}, file)
         self.page.wait_for_function(
             "count => host.sent.filter(message => message.type === 'ack').length > count", arg=before
         )
         ack = self.sent("ack")[-1]
-        assert ack["frame"] == self._next
+        assert ack["frame"] == self.frame
         return bool(ack["shown"] == 1)
 
     def show_by_own_decoder(self, file: bytes, width: int, height: int) -> None:
