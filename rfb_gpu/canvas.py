@@ -681,8 +681,12 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             self._rfb_sharpening = False
             if self._is_closed:
                 return
-            if future.exception() is not None:
-                logger.error("the sharp frame could not be encoded", exc_info=future.exception())
+            error, context = future.exception(), self._canvas_context
+            if error is not None:
+                if isinstance(context, EncodingContext) and context.lossless_fall_back(error):
+                    self._rfb_sharpen_after(AGAIN_SHARP_SECONDS)
+                else:
+                    logger.error("the sharp frame could not be encoded", exc_info=error)
             elif change == self._rfb_changes:
                 self._rfb_pending_final = future.result()
                 self._rfb_refine(change)

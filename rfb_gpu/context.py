@@ -6,18 +6,21 @@ make goes to the canvas, as the result of a present. A failure goes there too: a
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import wgpu
 from rendercanvas.contexts.bitmapcontext import BitmapContextToBitmap
 from rendercanvas.contexts.wgpucontext import WgpuContextToBitmap
 
-from .codecs import CpuEncoder, EncodedFrame, Encoder, choose
+from .codecs import CpuEncoder, EncodedFrame, Encoder, PngEncoder, choose
 from .diagnostics import NoAdapterError, find_adapter
 from .flow import Settings
 from .readback import GPUFuture
 
 __all__ = ["ArrayContext", "EncodingContext"]
+
+logger = logging.getLogger("rfb_gpu")
 
 
 class ArrayContext(BitmapContextToBitmap):
@@ -43,7 +46,8 @@ class EncodingContext(WgpuContextToBitmap):
         self.encoding = Settings(*present_info["encoding"])
         """How the next frames are encoded."""
         self._encoder: Encoder | None = None
-        self._lossless: CpuEncoder | None = None
+        self._lossless: CpuEncoder | PngEncoder | None = None
+        self._lossless_on_cpu = False  # after it failed on the GPU
         self.encoder_reason = "no device configured yet"
 
     @property
@@ -71,12 +75,27 @@ class EncodingContext(WgpuContextToBitmap):
         return True
 
     def encode_lossless(self) -> GPUFuture[EncodedFrame] | None:
-        """What was drawn last, as a PNG; None if nothing was drawn yet."""
-        if self._texture is None:
+        """What was drawn last, as a PNG, by the GPU where that encodes the other frames too; None if nothing was drawn yet."""
+        if self._texture is None or self.device is None:
             return None
         if self._lossless is None:
-            self._lossless = CpuEncoder(self.device, "png")
-        return self._lossless.encode(self._texture)
+            on_cpu = self._lossless_on_cpu or isinstance(self._encoder, CpuEncoder)
+            self._lossless = CpuEncoder(self.device, "png") if on_cpu else PngEncoder(self.device)
+        try:
+            return self._lossless.encode(self._texture)
+        except Exception as error:
+            if self.lossless_fall_back(error):
+                return self.encode_lossless()
+            raise
+
+    def lossless_fall_back(self, error: BaseException) -> bool:
+        """Goes on with PNG from the CPU after the GPU failed; False if there is nothing to go on with."""
+        if self._lossless is None or isinstance(self._lossless, CpuEncoder):
+            return False
+        logger.warning("PNGs are made on the CPU from now on: on the GPU it failed", exc_info=error)
+        self._lossless.close()
+        self._lossless, self._lossless_on_cpu = None, True
+        return True
 
     def encode_again(self, encoding: Settings) -> GPUFuture[EncodedFrame] | None:
         """What was drawn last, as a JPEG with other settings; None if nothing was drawn yet."""

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian/Ubuntu packages that pip cannot bring: a Vulkan driver (any, a CPU one will do) for the demo, and
-# Chromium and a font besides for the tests. Does nothing when all is there. As root it installs them; otherwise it
+# Chromium, a font and pngcheck besides for the tests. Does nothing when all is there. As root it installs them; otherwise it
 # prints the command and fails only if the work cannot go on without.
 #
 # usage: scripts/system-packages.sh demo|test
@@ -37,6 +37,7 @@ fi
 if [[ $purpose == test ]]; then
     has_chromium || needed+=(chromium)
     [[ $(uname) != Linux || -d /usr/share/fonts/truetype/dejavu ]] || wished+=(fonts-dejavu-core)
+    command -v pngcheck >/dev/null || wished+=(pngcheck)
 fi
 
 packages=("${needed[@]}" "${wished[@]}")

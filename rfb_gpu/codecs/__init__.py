@@ -10,6 +10,7 @@ import wgpu
 from .cpu import CpuEncoder
 from .frame import EncodedFrame, Encoder
 from .jpeg import CorruptJpegError, ForeignJpegError, JpegDecoder, JpegEncoder, JpegError
+from .png import PngEncoder
 
 __all__ = [
     "CorruptJpegError",
@@ -20,6 +21,7 @@ __all__ = [
     "JpegDecoder",
     "JpegEncoder",
     "JpegError",
+    "PngEncoder",
     "choose",
 ]
 

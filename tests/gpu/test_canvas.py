@@ -20,7 +20,7 @@ from PIL import Image
 from rendercanvas.base import BaseRenderCanvas
 
 import rfb_gpu
-from rfb_gpu import JpegEncoder
+from rfb_gpu import JpegEncoder, PngEncoder
 from rfb_gpu.canvas import RenderCanvas
 from rfb_gpu.codecs import CpuEncoder, cpu
 from tests.gpu.helpers import psnr
@@ -1122,6 +1122,30 @@ def test_force_draw_is_not_overtaken_by_older_frames(run):
         np.testing.assert_array_equal(final, texture_pixels(canvas))
 
     run(test, encoder="gpu")
+
+
+@pytest.mark.parametrize("when", ["at once", "later"])
+def test_the_sharp_frame_comes_from_the_cpu_when_the_gpu_fails(run, monkeypatch, when, caplog):
+    def fail(*_):
+        raise RuntimeError("no such luck")
+
+    def fail_later(*_):
+        yield from ()
+        raise RuntimeError("no such luck")
+
+    if when == "at once":
+        monkeypatch.setattr(PngEncoder, "encode", fail)
+    else:
+        monkeypatch.setattr(PngEncoder, "_code_and_collect", fail_later)
+
+    async def test(canvas):
+        Scene(canvas)
+        page = Page(canvas)
+        page.open()
+        np.testing.assert_array_equal(await page.wait_final(), texture_pixels(canvas))
+        assert "no such luck" in caplog.text
+
+    run(test, encoder="gpu", lossless_delay=0.05)
 
 
 def test_one_lossless_encoding_at_a_time_never_holds_the_loop(run, monkeypatch):

@@ -34,7 +34,7 @@ from .tables import (
     worst_case_block_bits,
 )
 
-__all__ = ["JpegEncoder", "check_source"]
+__all__ = ["JpegEncoder", "check_source", "part_of"]
 
 # Mirrors shaders/encoder_frame.wgsl.
 _RECORD_BYTES = 56
@@ -94,7 +94,7 @@ def check_source(
         raise ValueError(f"a JPEG has at most {MAX_SIDE} pixels a side, the texture is {width}x{height}")
 
 
-def _part(texture: wgpu.GPUTexture, rect: tuple[int, int, int, int] | None) -> tuple[int, int, int, int]:
+def part_of(texture: wgpu.GPUTexture, rect: tuple[int, int, int, int] | None) -> tuple[int, int, int, int]:
     """The rectangle to encode, checked."""
     texture_width, texture_height = texture.size[:2]
     if rect is None:
@@ -516,7 +516,7 @@ class JpegEncoder(JpegSettings):
         if isinstance(texture, wgpu.GPUTextureView):
             texture = texture.texture
         check_source(texture, self._device, is_view=source is not texture)
-        x, y, width, height = _part(texture, rect)
+        x, y, width, height = part_of(texture, rect)
         while not self.ready:
             self._in_flight[0].result()
 

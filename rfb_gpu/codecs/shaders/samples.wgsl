@@ -4,10 +4,7 @@
 // Samples are whole numbers: two workgroups that sum the same ones in another order have to get the same DC (see
 // encode_span.wgsl).
 
-/// sRGB-encoded values from linear ones, both 0..1 (IEC 61966-2-1).
-fn srgb_encode(linear: vec3f) -> vec3f {
-    return select(1.055 * pow(linear, vec3f(1.0 / 2.4)) - 0.055, linear * 12.92, linear <= vec3f(0.0031308));
-}
+#import srgb
 
 /// R, G and B, 0..255, each plus 0x4b000000: a float in 2^23..2^24 has an integer in its low bits, and that takes one instruction
 /// where rounding and converting take two slow ones. The weights of luma add up to 65536 and those of chroma to zero, so what is added

@@ -1,0 +1,5 @@
+"""PNG on the GPU."""
+
+from .encoder import PngEncoder
+
+__all__ = ["PngEncoder"]

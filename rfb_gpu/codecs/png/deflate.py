@@ -1,0 +1,215 @@
+"""The codes of a deflate stream (RFC 1951) for the tokens of ``shaders/png_tokens.wgsl``, and the file around it. No GPU.
+
+A token is a literal (0 to 255) or a match of 3 to 258 bytes at distance 1 (256 to 511).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jpeg.tables import code_lengths
+
+__all__ = ["TOKENS", "DeflateCodes", "adler32", "chunk", "png_file"]
+
+TOKENS = 512
+_END_OF_BLOCK = 256
+_SYMBOLS = 286
+_LONGEST = 15
+_LONGEST_OF_LENGTHS = 7
+_LENGTHS_ORDER = (16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15)
+_ZLIB_HEAD = b"\x78\x01"
+_ADLER_BASE = 65521
+
+
+def _match_symbols() -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Of the matches of 3 to 258 bytes: symbol, how many extra bits, and these."""
+    above = np.arange(256)
+    extra = np.maximum(np.floor(np.log2(np.maximum(above, 1))).astype(np.int64) - 2, 0)
+    symbols = 257 + 4 * extra + (above >> extra)
+    bits = above & ((1 << extra) - 1)
+    symbols[255], extra[255], bits[255] = 285, 0, 0
+    return symbols, extra, bits
+
+
+_MATCH_SYMBOLS, _MATCH_EXTRA, _MATCH_BITS = _match_symbols()
+_TOKEN_SYMBOLS = np.concatenate([np.arange(256), _MATCH_SYMBOLS])
+_TOKEN_EXTRA = np.concatenate([np.zeros(256, np.int64), _MATCH_EXTRA])
+
+
+class _Bits:
+    """Bits, lowest first."""
+
+    def __init__(self) -> None:
+        self.value = 0
+        self.length = 0
+
+    def put(self, value: int, length: int) -> None:
+        self.value |= value << self.length
+        self.length += length
+
+    def __bytes__(self) -> bytes:
+        return self.value.to_bytes(-(-self.length // 8), "little")
+
+
+def _used_code_lengths(counts: NDArray[np.integer], longest: int) -> NDArray[np.int64]:
+    """Code lengths of an alphabet, 0 for what does not come."""
+    lengths = np.zeros(counts.size, np.int64)
+    used = np.flatnonzero(counts)
+    lengths[used] = 1 if used.size == 1 else code_lengths(counts[used], np.full(used.size, longest))
+    return lengths
+
+
+def _codes(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The canonical codes, first bit lowest, as deflate packs them (RFC 1951, 3.2.2)."""
+    order = np.lexsort((np.arange(lengths.size), lengths))
+    order = order[lengths[order] > 0]
+    codes = np.zeros(lengths.size, np.int64)
+    code, before = 0, 0
+    for symbol in order:
+        length = int(lengths[symbol])
+        code <<= length - before
+        codes[symbol] = int(f"{code:0{length}b}"[::-1], 2)
+        code, before = code + 1, length
+    return codes
+
+
+def _runs(lengths: Iterable[int]) -> list[tuple[int, int, int]]:
+    """Code lengths as symbols of the code length alphabet: symbol, extra bits, how many (RFC 1951, 3.2.7)."""
+    found: list[tuple[int, int, int]] = []
+    sequence = list(lengths)
+    at = 0
+    while at < len(sequence):
+        value, run = sequence[at], 1
+        while at + run < len(sequence) and sequence[at + run] == value:
+            run += 1
+        at += run
+        if value == 0:
+            while run >= 11:
+                part = min(run, 138)
+                found.append((18, part - 11, 7))
+                run -= part
+            if run >= 3:
+                found.append((17, run - 3, 3))
+                run = 0
+        else:
+            found.append((value, 0, 0))
+            run -= 1
+            while run >= 3:
+                part = min(run, 6)
+                found.append((16, part - 3, 2))
+                run -= part
+        found += [(value, 0, 0)] * run
+    return found
+
+
+class DeflateCodes:
+    """One block with the Huffman codes that take the fewest bits for the tokens that come.
+
+    Arguments:
+        counts: how often each token comes, shape (512,).
+    """
+
+    tokens: NDArray[np.uint32]
+    """The bits of each token from bit 5 on, lowest first, and their number below: shape (512,)."""
+    start: int
+    """The bit of the zlib stream where the first token begins."""
+    stop: int
+    """The bit behind the last one."""
+
+    def __init__(self, counts: NDArray[np.integer]) -> None:
+        symbol_counts = np.bincount(_TOKEN_SYMBOLS, counts, _SYMBOLS)
+        symbol_counts[_END_OF_BLOCK] = 1
+        lengths = _used_code_lengths(symbol_counts, _LONGEST)
+        codes = _codes(lengths)
+        self._end = int(codes[_END_OF_BLOCK]), int(lengths[_END_OF_BLOCK])
+        # Behind a match's length comes its distance: the only code, a zero of one bit.
+        is_match = np.arange(TOKENS) >= 256
+        token_lengths = lengths[_TOKEN_SYMBOLS] + _TOKEN_EXTRA + is_match
+        token_codes = codes[_TOKEN_SYMBOLS]
+        token_codes[256:] |= _MATCH_BITS << lengths[_MATCH_SYMBOLS]
+        self.tokens = (token_codes << 5 | token_lengths).astype(np.uint32)
+        self._head = _head(lengths)
+        self.start = self._head.length
+        self.stop = self.start + int(counts @ token_lengths)
+
+    def zlib_stream(self, pieces: Iterable[bytes | memoryview], checksum: int) -> bytearray:
+        """The whole stream (RFC 1950).
+
+        Arguments:
+            pieces: its first bytes, where the bits from ``start`` to ``stop`` are those of the tokens, and all others zero.
+            checksum: Adler-32 of what it holds.
+        """
+        code, length = self._end
+        size = -(-(self.stop + length) // 8)
+        data = bytearray(b"".join(pieces)[:size])
+        data += bytes(size - len(data))
+        for at, bits in (
+            (0, bytes(self._head)),
+            (self.stop // 8, (code << self.stop % 8).to_bytes(4, "little")),
+        ):
+            for i, byte in enumerate(bits):
+                if byte:
+                    data[at + i] |= byte
+        return data + checksum.to_bytes(4, "big")
+
+
+def _head(lengths: NDArray[np.int64]) -> _Bits:
+    """What comes before the tokens: the zlib header, the block's header, the codes (RFC 1951, 3.2.7)."""
+    count = max(int(np.flatnonzero(lengths)[-1]) + 1, 257)
+    distances = [1]
+    runs = _runs([*map(int, lengths[:count]), *distances])
+    run_lengths = _used_code_lengths(np.bincount([run[0] for run in runs], minlength=19), _LONGEST_OF_LENGTHS)
+    run_codes = _codes(run_lengths)
+    sent = max(max(i for i, symbol in enumerate(_LENGTHS_ORDER) if run_lengths[symbol]) + 1, 4)
+    bits = _Bits()
+    bits.put(int.from_bytes(_ZLIB_HEAD, "little"), 16)
+    bits.put(1, 1)  # the last block
+    bits.put(2, 2)  # with codes of its own
+    bits.put(count - 257, 5)
+    bits.put(len(distances) - 1, 5)
+    bits.put(sent - 4, 4)
+    for symbol in _LENGTHS_ORDER[:sent]:
+        bits.put(int(run_lengths[symbol]), 3)
+    for symbol, extra, extra_bits in runs:
+        bits.put(int(run_codes[symbol]), int(run_lengths[symbol]))
+        bits.put(extra, extra_bits)
+    return bits
+
+
+def adler32(rows: NDArray[np.integer], row_bytes: int) -> int:
+    """Adler-32 of rows of ``row_bytes`` bytes (RFC 1950), from sums over the bytes d of each row alone, modulo 65521.
+
+    Arguments:
+        rows: shape (rows, 2): the sum of d, and the sum of (row_bytes - position) * d.
+    """
+    sums, weighted = rows.astype(np.int64).T
+    behind = np.arange(len(rows) - 1, -1, -1) * row_bytes  # bytes after a row
+    low = 1 + int(sums.sum())
+    high = len(rows) * row_bytes + int(weighted.sum()) + int((sums * (behind % _ADLER_BASE)).sum())
+    return high % _ADLER_BASE << 16 | low % _ADLER_BASE
+
+
+_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_COLOUR_TYPES = {1: 0, 3: 2, 4: 6}  # by channels: grayscale, truecolour, truecolour with alpha
+
+
+def chunk(kind: bytes, *data: bytes | bytearray) -> bytes:
+    """A chunk of a PNG file."""
+    checksum = zlib.crc32(kind)
+    for part in data:
+        checksum = zlib.crc32(part, checksum)
+    return b"".join([struct.pack(">I", sum(map(len, data))), kind, *data, struct.pack(">I", checksum)])
+
+
+def png_file(
+    width: int, height: int, channels: int, stream: bytes | bytearray, dpi: int | None = None
+) -> bytes:
+    """A PNG file of 8 bits a channel, from the zlib stream of its rows."""
+    header = struct.pack(">2I5B", width, height, 8, _COLOUR_TYPES[channels], 0, 0, 0)
+    density = b"" if dpi is None else chunk(b"pHYs", struct.pack(">2IB", *[round(dpi / 0.0254)] * 2, 1))
+    return b"".join([_SIGNATURE, chunk(b"IHDR", header), density, chunk(b"IDAT", stream), chunk(b"IEND")])

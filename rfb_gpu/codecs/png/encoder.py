@@ -1,0 +1,376 @@
+"""Textures to PNG files on the GPU: filters and token counts, codes made to measure on the CPU, then the bits.
+
+:meth:`PngEncoder.encode` and the generator that follows it read from top to bottom as the list of what the GPU does. The stages
+are the ``.wgsl`` files beside this one; the codes and the bytes around the compressed ones are made in :mod:`.deflate`. This module
+knows nothing of canvases.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections import deque
+from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar
+
+import numpy as np
+import wgpu
+from numpy.typing import NDArray
+
+from ...readback import GPUFuture
+from ..frame import EncodedFrame
+from ..jpeg.encoder import check_source, part_of
+from ..passes import Copy, Profiler, Stage, submit
+from ..wgsl import assemble, shader_module
+from .deflate import TOKENS, DeflateCodes, adler32, png_file
+
+__all__ = ["PngEncoder"]
+
+CHANNELS = {"gray": 1, "rgb": 3, "rgba": 4}
+
+# Mirrors shaders/png_frame.wgsl.
+_ROW_PADDING = 3
+_CHUNK_BYTES = 516
+_STREAM_START = 4  # words
+_GROUP = 64
+# With the best code of 286 symbols no token takes more bits on average than with the flat one, which has 9.
+_MOST_BITS_PER_BYTE = 9
+_HEAD_BYTES = 512
+
+
+class _Stages:
+    """The stages of all encoders of a device, compiled once per variant."""
+
+    _BINDINGS: ClassVar[dict[str, str]] = {
+        "filter_rows": "uniform texture storage storage",
+        "count_tokens": "uniform read-only-storage storage",
+        "measure_chunks": "uniform read-only-storage read-only-storage storage storage storage",
+        "write_chunks": "uniform read-only-storage read-only-storage read-only-storage read-only-storage storage",
+    }
+    _of_device: ClassVar[weakref.WeakKeyDictionary[wgpu.GPUDevice, _Stages]] = weakref.WeakKeyDictionary()
+
+    @classmethod
+    def of(cls, device: wgpu.GPUDevice) -> _Stages:
+        if device not in cls._of_device:
+            cls._of_device[device] = cls(device)
+        return cls._of_device[device]
+
+    def __init__(self, device: wgpu.GPUDevice) -> None:
+        self._device = weakref.ref(device)
+        self._compiled: dict[tuple[int, bool], dict[str, wgpu.GPUComputePipeline]] = {}
+        self.bind_group_layouts = {
+            stage: device.create_bind_group_layout(
+                label=f"rfb_gpu {stage}",
+                entries=[
+                    {"binding": i, "visibility": wgpu.ShaderStage.COMPUTE}
+                    | ({"texture": {}} if kind == "texture" else {"buffer": {"type": kind}})
+                    for i, kind in enumerate(kinds.split())
+                ],
+            )
+            for stage, kinds in self._BINDINGS.items()
+        }
+
+    def compiled(self, channels: int, is_linear: bool) -> dict[str, wgpu.GPUComputePipeline]:
+        variant = channels, is_linear
+        if variant not in self._compiled:
+            self._compiled[variant] = {stage: self._compile(stage, *variant) for stage in self._BINDINGS}
+        return self._compiled[variant]
+
+    def _compile(self, stage: str, channels: int, is_linear: bool) -> wgpu.GPUComputePipeline:
+        device = self._device()
+        assert device is not None
+        constants = {"CHANNELS": channels, "LINEAR_SOURCE": is_linear}
+        label = f"rfb_gpu {stage}"
+        module = shader_module(device, label, assemble(f"png/{stage}.wgsl", constants), trusted=True)
+        return device.create_compute_pipeline(
+            label=label,
+            layout=device.create_pipeline_layout(bind_group_layouts=[self.bind_group_layouts[stage]]),
+            compute={"module": module, "entry_point": stage},
+        )
+
+
+class _Slot:
+    """All buffers of one frame in flight."""
+
+    def __init__(
+        self, device: wgpu.GPUDevice, stages: _Stages, width: int, height: int, channels: int
+    ) -> None:
+        self._device = device
+        self.shape = width, height, channels
+        self.row_bytes = 1 + width * channels
+        row_words = -(-(_ROW_PADDING + self.row_bytes) // 4)
+        chunks_per_row = -(-self.row_bytes // _CHUNK_BYTES)
+        chunks = height * chunks_per_row
+        self.groups = -(-chunks // _GROUP)
+        filtered_bytes = height * row_words * 4
+        stream_words = -(-height * self.row_bytes * _MOST_BITS_PER_BYTE // 32) + _HEAD_BYTES // 4
+        stream_bytes = 4 * (_STREAM_START + stream_words)
+        most = min(device.limits["max-storage-buffer-binding-size"], device.limits["max-buffer-size"])
+        if stream_bytes > most:
+            raise ValueError(
+                f"a PNG of {width}x{height} pixels needs a buffer of {stream_bytes} bytes, the device's limit "
+                f"max-storage-buffer-binding-size is {most}: request a device with a higher limit"
+            )
+        self.statistics_bytes = 4 * (TOKENS + 2 * height)
+        usage = wgpu.BufferUsage
+        storage = usage.STORAGE
+        self._buffers: list[wgpu.GPUBuffer] = []
+        self.frame = self._buffer("frame", 48, usage.UNIFORM | usage.COPY_DST)
+        self.filtered = self._buffer("filtered", filtered_bytes, storage)
+        self.statistics = self._buffer("statistics", self.statistics_bytes, storage | usage.COPY_SRC)
+        self.codes = self._buffer("codes", 4 * (TOKENS + 1), storage | usage.COPY_DST)
+        places = self._buffer("places", 4 * chunks, storage)
+        group_bits = self._buffer("groups", 4 * self.groups, storage)
+        self.stream = self._buffer("stream", stream_bytes, storage | usage.COPY_SRC)
+        self.counts_staging = self._buffer("staging", self.statistics_bytes, usage.COPY_DST | usage.MAP_READ)
+        self._stream_staging: wgpu.GPUBuffer | None = None
+        self._numbers = [row_words, chunks_per_row, chunks, stream_words]
+        self._origin: tuple[int, int] | None = None
+        self.counts = np.zeros(TOKENS, np.uint32)  # of all frames so far: clearing them would cost a command
+        self._layouts = stages.bind_group_layouts
+        self._source: tuple[Any, wgpu.GPUBindGroup] | None = None
+        self.count_group = self._group("count_tokens", self.filtered, self.statistics)
+        self.measure_group = self._group(
+            "measure_chunks", self.filtered, self.codes, places, group_bits, self.stream
+        )
+        self.write_group = self._group(
+            "write_chunks", self.filtered, self.codes, places, group_bits, self.stream
+        )
+        self.busy = False
+
+    def _buffer(self, label: str, size: int, usage: int) -> wgpu.GPUBuffer:
+        buffer = self._device.create_buffer(label=f"rfb_gpu {label}", size=-(-size // 16) * 16, usage=usage)
+        self._buffers.append(buffer)
+        return buffer
+
+    def _group(self, stage: str, *resources: Any) -> wgpu.GPUBindGroup:
+        return self._device.create_bind_group(
+            layout=self._layouts[stage],
+            entries=[{"binding": i, "resource": each} for i, each in enumerate((self.frame, *resources))],
+        )
+
+    def use_source(
+        self, source: wgpu.GPUTexture | wgpu.GPUTextureView, origin: tuple[int, int]
+    ) -> wgpu.GPUBindGroup:
+        """The bind group of the first stage, for frames of this texture."""
+        if origin != self._origin:
+            self._origin = origin
+            width, height, _ = self.shape
+            numbers = np.array([width, height, *origin, self.row_bytes, *self._numbers, 0, 0, 0], np.uint32)
+            self._device.queue.write_buffer(self.frame, 0, numbers.tobytes())
+        if self._source is None or self._source[0]() is not source:
+            view = source.create_view() if isinstance(source, wgpu.GPUTexture) else source
+            group = self._group("filter_rows", view, self.filtered, self.statistics)
+            self._source = weakref.ref(source), group
+        return self._source[1]
+
+    def stream_staging(self, size: int) -> wgpu.GPUBuffer:
+        """A buffer that has room for so many bytes of the stream."""
+        if self._stream_staging is None or self._stream_staging.size < size:
+            if self._stream_staging is not None:
+                self._buffers.remove(self._stream_staging)
+                self._stream_staging.destroy()
+            usage = wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.MAP_READ
+            self._stream_staging = self._buffer("staging", min(2 * size, self.stream.size), usage)
+        return self._stream_staging
+
+    def destroy(self) -> None:
+        for buffer in self._buffers:
+            buffer.destroy()
+        self._buffers.clear()
+
+
+class PngEncoder:
+    """Encodes textures to PNG files on the device that holds them.
+
+    Arguments:
+        device: the device of the textures. Its default limits suffice, no optional feature is needed.
+        channels: ``"rgb"`` (alpha is ignored), ``"rgba"`` (as it is; PNG means straight alpha), or ``"gray"`` (luma by BT.601).
+        slots: how many frames can be in flight. Encoding one more waits for the oldest.
+        dpi: pixel density to note in the files for print programs, 1 to 65535; None notes none.
+        profile: time the work on the GPU: True as a whole, ``"stages"`` each stage in a pass of its own; needs the device
+            feature ``timestamp-query``.
+
+    Raises:
+        ValueError, TypeError: an argument is out of its range.
+
+    The files are complete, any decoder opens them, and they hold every 8-bit number of the texture exactly. Memory: about 7 bytes a
+    pixel and slot for RGB.
+
+    Method: of the filters Sub, Up and Paeth the one that leaves a row the fewest bits; literals and runs, which after filtering are
+    most of what longer matches would find; one deflate block, whose Huffman codes are fitted to the frame itself. The tokens
+    are counted on the GPU, their codes made on the CPU, and the bits written on the GPU; in between it waits for a few kB. There is
+    no colour profile in the files: without one, viewers take the numbers as sRGB, which they are.
+    """
+
+    name = "GPU PNG"
+
+    def __init__(
+        self,
+        device: wgpu.GPUDevice,
+        channels: str = "rgb",
+        *,
+        slots: int = 1,
+        dpi: int | None = None,
+        profile: bool | str = False,
+    ) -> None:
+        if not isinstance(device, wgpu.GPUDevice):
+            raise TypeError(f"device must be a wgpu.GPUDevice, not {type(device).__name__}")
+        if channels not in CHANNELS:
+            raise ValueError(f"channels must be one of {', '.join(map(repr, CHANNELS))}, not {channels!r}")
+        if slots < 1:
+            raise ValueError(f"slots must be 1 or more, not {slots}")
+        if dpi is not None and not 1 <= dpi <= 65535:
+            raise ValueError(f"dpi must be from 1 to 65535 or None, not {dpi}")
+        self._device = device
+        self._stages = _Stages.of(device)
+        self._channels = CHANNELS[channels]
+        self._slot_count = slots
+        self._dpi = dpi
+        self._slots: list[_Slot] = []
+        self._in_flight: deque[GPUFuture[EncodedFrame]] = deque()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="rfb_gpu PNG")
+        self._closed = False
+        self._profiler = Profiler(device, profile) if profile else None
+
+    @property
+    def ready(self) -> bool:
+        """Whether a slot is free, so that :meth:`encode` returns at once."""
+        while self._in_flight and self._in_flight[0].done():
+            self._in_flight.popleft()
+        return len(self._in_flight) < self._slot_count
+
+    def encode(
+        self,
+        texture: wgpu.GPUTexture | wgpu.GPUTextureView,
+        *,
+        rect: tuple[int, int, int, int] | None = None,
+    ) -> GPUFuture[EncodedFrame]:
+        """Encodes what the texture holds once all work submitted so far is done.
+
+        The texture may be drawn to, and destroyed, right after this call; not destroyed before it, which wgpu answers by ending
+        the process. Returns at once, except when all slots are in flight: then it first waits for the oldest frame.
+
+        Arguments:
+            texture: 2D, ``rgba8unorm`` or ``bgra8unorm`` or their ``-srgb`` forms, with usage ``TEXTURE_BINDING``. Of a texture
+                with layers, a 2D view of one, of its first mip level.
+            rect: x, y, width and height in pixels of the part to encode; None for all of it.
+
+        Raises:
+            TypeError, ValueError: the texture cannot be encoded; the message says what to change.
+            RuntimeError: the encoder is closed.
+        """
+        began = time.perf_counter()
+        if self._closed:
+            raise RuntimeError("the encoder is closed")
+        source = texture
+        if isinstance(texture, wgpu.GPUTextureView):
+            texture = texture.texture
+        check_source(texture, self._device, is_view=source is not texture)
+        x, y, width, height = part_of(texture, rect)
+        while not self.ready:
+            self._in_flight[0].result()
+
+        slot = self._free_slot(width, height)
+        pipelines = self._stages.compiled(self._channels, texture.format.endswith("-srgb"))
+        filter_group = slot.use_source(source, (x, y))
+        stages = [
+            Stage("filter_rows", pipelines["filter_rows"], filter_group, (height,)),
+            Stage("count_tokens", pipelines["count_tokens"], slot.count_group, (slot.groups,)),
+        ]
+        copy = Copy(slot.statistics, slot.counts_staging, slot.statistics_bytes)
+        submit(self._device, stages, [copy], self._profiler)
+
+        slot.busy = True
+        timings = {"submit": time.perf_counter() - began}
+        future = GPUFuture(self._code_and_collect(slot, pipelines, began, timings))
+        self._in_flight.append(future)
+        return future
+
+    def close(self) -> None:
+        """Frees all buffers, those of frames in flight as soon as these are done."""
+        self._closed = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        for slot in [slot for slot in self._slots if not slot.busy]:
+            slot.destroy()
+            self._slots.remove(slot)
+        if not self._slots:
+            self._thread.shutdown(wait=False)
+
+    def _free_slot(self, width: int, height: int) -> _Slot:
+        shape = width, height, self._channels
+        for slot in [slot for slot in self._slots if not slot.busy and slot.shape != shape]:
+            slot.destroy()
+            self._slots.remove(slot)
+        free = next((slot for slot in self._slots if not slot.busy), None)
+        if free is None:
+            free = _Slot(self._device, self._stages, *shape)
+            self._slots.append(free)
+        return free
+
+    def _code_and_collect(
+        self,
+        slot: _Slot,
+        pipelines: dict[str, wgpu.GPUComputePipeline],
+        began: float,
+        timings: dict[str, float],
+    ) -> Generator[Any, None, EncodedFrame]:
+        """Waits for the counts, has the stream written with codes that fit them, and puts the file together."""
+        width, height, _ = slot.shape
+        try:
+            if self._profiler:
+                timings |= self._profiler.read()
+            statistics = yield from _mapped(slot.counts_staging, slot.statistics_bytes)
+            counts = statistics[:TOKENS]
+            codes = DeflateCodes(counts - slot.counts)
+            slot.counts = counts
+            checksum = adler32(statistics[TOKENS:].reshape(-1, 2), slot.row_bytes)
+
+            sent = np.append(codes.tokens, np.uint32(codes.start))
+            self._device.queue.write_buffer(slot.codes, 0, sent.tobytes())
+            stages = [
+                Stage("measure_chunks", pipelines["measure_chunks"], slot.measure_group, (slot.groups,)),
+                Stage("write_chunks", pipelines["write_chunks"], slot.write_group, (slot.groups,)),
+            ]
+            size = 4 * (_STREAM_START + -(-codes.stop // 32))
+            staging = slot.stream_staging(size)
+            submit(self._device, stages, [Copy(slot.stream, staging, size)], self._profiler)
+            if self._profiler:
+                second = self._profiler.read()
+                timings |= second | {"gpu": timings["gpu"] + second["gpu"]}
+            yield (promise := staging.map_async("READ_NOSYNC", 0, size))
+            promise.sync_wait()
+            try:
+                mapped = staging.read_mapped(0, size, copy=False)
+                # The thread reads the mapped memory: it is given back only when that is over.
+                yield (work := self._thread.submit(self._file, slot.shape, codes, mapped, checksum))
+                data = work.result()
+            finally:
+                staging.unmap()
+        finally:
+            slot.busy = False
+            if self._closed:
+                self._let_go()
+        timings["ready"] = time.perf_counter() - began
+        return EncodedFrame(data, width, height, "png", 100, "444", 1, timings)
+
+    def _file(
+        self, shape: tuple[int, int, int], codes: DeflateCodes, mapped: memoryview, checksum: int
+    ) -> bytes:
+        """On the thread: the file; its CRC-32 takes a millisecond a megabyte."""
+        if int(np.frombuffer(mapped, np.uint32, 1)[0]) != codes.stop:
+            raise RuntimeError("the GPU wrote another number of bits than it counted: please report this")
+        return png_file(*shape, codes.zlib_stream([mapped[4 * _STREAM_START :]], checksum), self._dpi)
+
+
+def _mapped(staging: wgpu.GPUBuffer, size: int) -> Generator[Any, None, NDArray[np.uint32]]:
+    """Waits for a copy to arrive, and gives it as an array of its own."""
+    yield (promise := staging.map_async("READ_NOSYNC", 0, size))
+    promise.sync_wait()  # raises, should the map have failed
+    try:
+        return np.frombuffer(staging.read_mapped(0, size, copy=False), np.uint32).copy()
+    finally:
+        staging.unmap()
