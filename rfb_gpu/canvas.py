@@ -552,6 +552,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
     def _rfb_draw_now(self) -> None:
         self._rfb_draw_requested = False
         self._rfb_drawn_when = self._rfb_draw_began = time.perf_counter()
+        self._rfb_views.drawn(self._rfb_drawn_when)
         self._rfb_choose_encoding(self._rfb_drawn_when)
         self._rfb_context.copy().run(self._time_to_draw)
 

@@ -118,6 +118,11 @@ class Views:
         """The views that shall have a lead ahead of a frame of ``size`` bytes: see :class:`.link.Link`."""
         return [name for name, v in self._views.items() if v.link.wants_lead(size, now)]
 
+    def drawn(self, now: float) -> None:
+        """A frame is made, which will be sent to all views."""
+        for v in self._views.values():
+            v.window.drawn(now)
+
     def sent(
         self,
         frame: int,
@@ -184,6 +189,7 @@ class Views:
     def next_deadline(self, now: float) -> float | None:
         """When :meth:`may_send` may turn true without a message; None if it cannot."""
         deadlines = [v.deadline for v in self._views.values() if v.visible and v.deadline is not None]
+        deadlines += [v.window.next_draw for v in self._watching() if v.window.next_draw > now]
         if self.latency_budget is not None:
             for v in self._watching():
                 if (
@@ -203,7 +209,7 @@ class Views:
         return [v for v in visible if not v.strikes] or visible
 
     def _has_room(self, view: _View, now: float, coming: int, coming_bytes: int) -> bool:
-        if len(view.in_flight) + coming >= view.window.size:
+        if len(view.in_flight) + coming >= view.window.size or now < view.window.next_draw:
             return False
         if self.latency_budget is None or not len(view.in_flight) + coming:
             return True

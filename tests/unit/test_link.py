@@ -76,6 +76,7 @@ class Simulation:
         self.last = (size, settings)
         frame = next(self.number)
         self.sent += 1
+        self.views.drawn(self.now)
         leads = self.views.due_leads(size, self.now)
         if leads:
             self.transmit(60, self.lead_arrives, frame)
@@ -297,7 +298,7 @@ def test_quality_follows_the_link_down_and_up_without_swinging(noise):
         assert simulation.latency(begin + 2, end - 1) <= one_way + 0.15, phase
         assert simulation.changes(begin + 5, end) <= 4, phase
     worst = max(shown - drawn for drawn, shown, _ in simulation.between(45, 59))
-    assert worst <= 2, "when the link gets ten times slower, little is under way"
+    assert worst <= 2.5, "when the link gets ten times slower, little is under way"
     back = next(drawn for drawn, _, s in simulation.between(60, 75) if s == Settings(90, "444", 1))
     assert back <= 62
     better = next(drawn for drawn, _, s in simulation.between(30, 45) if s.quality >= 80 and s.scale == 1)

@@ -88,6 +88,52 @@ def test_overtaken_frames_are_not_shown():
     assert window.size == LEAST
 
 
+def show_newest(window, seconds, interval, start=0.0, first=0, draws_per_second=60):
+    """A page that shows the newest frame every ``interval``; gives how many were drawn and shown, the last frame and the time."""
+    now, frame, drawn, shown, at_page = start, first, 0, 0, []
+    next_show = start + interval
+    while now < start + seconds:
+        if now >= window.next_draw and len(at_page) < window.size:
+            frame += 1
+            drawn += 1
+            window.drawn(now)
+            window.sent(frame, now)
+            at_page.append(frame)
+        if now >= next_show:
+            next_show += interval
+            if at_page:
+                shown += 1
+                window.ack(at_page[-1], now, dropped=len(at_page) - 1)
+                at_page = []
+        now += 1 / draws_per_second
+    return drawn, shown, frame, now
+
+
+@pytest.mark.parametrize("interval", [0.05, 0.1, 0.2])
+def test_little_more_is_drawn_than_a_slow_page_shows(interval):
+    window = FrameWindow()
+    _, _, frame, now = show_newest(window, 4, interval)
+    drawn, shown, _, _ = show_newest(window, 10, interval, now, frame)
+    assert shown >= 0.85 * 10 / interval
+    assert drawn <= 1.45 * shown
+
+
+def test_a_page_that_gets_quicker_is_followed():
+    window = FrameWindow()
+    _, _, frame, now = show_newest(window, 5, 0.2)
+    _, _, frame, now = show_newest(window, 4, 0.04, now, frame)
+    _, shown, _, _ = show_newest(window, 4, 0.04, now, frame)
+    assert shown >= 0.85 * 4 / 0.04
+
+
+def test_after_a_pause_the_first_draw_is_not_held_back():
+    window = FrameWindow()
+    *_, now = show_newest(window, 4, 0.2)
+    assert window.next_draw <= now + 10
+    window.drawn(now + 10)
+    assert window.next_draw <= now + 10
+
+
 def test_an_acknowledgement_out_of_turn_changes_nothing():
     window = FrameWindow()
     window.ack(7, 1.0)
