@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from rfb_gpu import PngEncoder
-from rfb_gpu.codecs.png.deflate import DeflateCodes, adler32
+from rfb_gpu.codecs.png.deflate import TOKENS, DeflateCodes, adler32, estimated_bits
 from tests.gpu.helpers import PICTURES, picture, texture_of
 
 MODES = {"gray": "L", "rgb": "RGB", "rgba": "RGBA"}
@@ -125,7 +125,7 @@ def test_the_stream_is_one_that_zlib_takes(device):
     decoder = zlib.decompressobj()  # which checks Adler-32
     rows = np.frombuffer(decoder.decompress(found[b"IDAT"]), np.uint8).reshape(130, 601)
     assert decoder.eof and not decoder.unused_data
-    assert set(rows[:, 0]) <= {1, 2, 4}
+    assert set(rows[1:, 0]) <= {1, 2, 4}
     assert set(rows[::64, 0]) == {1}, "a stripe begins without the row above"
 
 
@@ -290,25 +290,57 @@ def test_what_cannot_be_encoded(device):
 # ---- the codes
 
 
-@given(st.lists(st.integers(0, 40), min_size=512, max_size=512), st.integers(0, 2**32 - 1))
-def test_codes_for_any_counts(counts, seed):
+DISTANCES = [1, 3, 6, 100, 1999, 2002, 2005]
+
+
+@given(
+    st.lists(st.integers(0, 40), min_size=512, max_size=512),
+    st.lists(st.integers(0, 6), min_size=7, max_size=7),
+    st.integers(0, 2**32 - 1),
+)
+def test_codes_for_any_counts(counts, weights, seed):
     """Tokens in any order, coded by them, are what zlib reads."""
-    counts = np.array(counts)
-    counts[256:] //= 20
-    counts[int(np.random.default_rng(seed).integers(256))] += 1
-    codes = DeflateCodes(counts)
-    tokens = np.random.default_rng(seed).permutation(np.repeat(np.arange(512), counts))
-    first = int(np.flatnonzero(tokens < 256)[0])  # a match needs a byte before
-    tokens = np.concatenate([tokens[first : first + 1], tokens[:first], tokens[first + 1 :]])
-    value, at, expected = 0, codes.start, bytearray()
+    rng = np.random.default_rng(seed)
+    literals = rng.permutation(np.repeat(np.arange(256), counts[:256]))
+    matches = rng.permutation(np.repeat(np.arange(256, 512), np.array(counts[256:]) // 20))
+    first = rng.integers(0, 256, 2005)  # what the distances reach back to
+    usable = np.flatnonzero(weights) if any(weights) else np.array([0])
+    tokens = [*map(int, first)]
+    for token in rng.permutation(np.concatenate([literals, matches])):
+        tokens.append(int(token))
+        if token >= 256:
+            tokens.append(512 + int(rng.choice(usable)))
+    codes = DeflateCodes(np.bincount(tokens, minlength=TOKENS), DISTANCES)
+    value, at, expected, length = 0, codes.start, bytearray(), 0
     for token in tokens:
         entry = int(codes.tokens[token])
         value |= entry >> 5 << at
         at += entry & 31
-        expected += bytes([token]) if token < 256 else expected[-1:] * (int(token) - 253)
+        if token < 256:
+            expected.append(token)
+        elif token < 512:
+            length = token - 253
+        else:
+            for _ in range(length):
+                expected.append(expected[-DISTANCES[token - 512]])
     assert at == codes.stop
     stream = codes.zlib_stream([value.to_bytes(-(-at // 8), "little")], zlib.adler32(bytes(expected)))
     assert zlib.decompress(bytes(stream)) == bytes(expected)
+
+
+@given(
+    st.lists(st.integers(0, 5000), min_size=256, max_size=256),
+    st.lists(st.integers(0, 500), min_size=7, max_size=7),
+)
+def test_the_estimate_is_close(lengths, distances):
+    counts = np.zeros(TOKENS, np.int64)
+    counts[:256] = lengths
+    counts[0] += 1
+    counts[512:519] = distances
+    counts[300] = counts[512:].sum()
+    codes = DeflateCodes(counts, DISTANCES)
+    coded = codes.stop - codes.start
+    assert coded / 1.2 - 3000 <= estimated_bits(counts, DISTANCES) <= coded + 8
 
 
 def test_adler32_of_rows():

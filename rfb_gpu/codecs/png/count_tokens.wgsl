@@ -1,9 +1,9 @@
 // Stage 2 of 4: how often each token comes, one thread per chunk.
 //
-// in:       `filtered`
+// in:       `rows`: filtered or not
 // out:      `statistics`: the counts, added to those that are there
 // dispatch: (chunks / 64), 64 threads
-// moves:    each residual once
+// moves:    each byte once
 
 #import png_frame
 #import png_tokens
@@ -11,7 +11,7 @@
 const WORKGROUP_SIZE = 64u;
 
 @group(0) @binding(0) var<uniform> frame: Frame;
-@group(0) @binding(1) var<storage, read> filtered: array<u32>;
+@group(0) @binding(1) var<storage, read> rows: array<u32>;
 @group(0) @binding(2) var<storage, read_write> statistics: array<atomic<u32>>;
 
 var<workgroup> counts: array<atomic<u32>, TOKENS>;
@@ -33,7 +33,7 @@ fn count_tokens(@builtin(global_invocation_id) id: vec3u, @builtin(local_invocat
     for (var token = thread; token < TOKENS; token += WORKGROUP_SIZE) {
         let count = atomicLoad(&counts[token]);
         if (count > 0u) {
-            atomicAdd(&statistics[token], count);
+            atomicAdd(&statistics[frame.counts_start + token], count);
         }
     }
 }

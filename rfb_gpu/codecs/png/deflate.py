@@ -1,25 +1,38 @@
 """The codes of a deflate stream (RFC 1951) for the tokens of ``shaders/png_tokens.wgsl``, and the file around it. No GPU.
 
-A token is a literal (0 to 255) or a match of 3 to 258 bytes at distance 1 (256 to 511).
+A token is a literal (0 to 255), or the length of a match of 3 to 258 bytes (256 to 511), after which comes the number of its
+distance (from 512 on).
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..jpeg.tables import code_lengths
 
-__all__ = ["TOKENS", "DeflateCodes", "adler32", "chunk", "png_file"]
+__all__ = [
+    "LONGEST_DISTANCE",
+    "MOST_DISTANCES",
+    "TOKENS",
+    "DeflateCodes",
+    "adler32",
+    "chunk",
+    "estimated_bits",
+    "png_file",
+]
 
-TOKENS = 512
+TOKENS = 528
+MOST_DISTANCES = 16
+LONGEST_DISTANCE = 32768
 _END_OF_BLOCK = 256
 _SYMBOLS = 286
 _LONGEST = 15
+_LONGEST_OF_DISTANCES = 7  # so that a distance's code and extra bits come to 20 at most
 _LONGEST_OF_LENGTHS = 7
 _LENGTHS_ORDER = (16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15)
 _ZLIB_HEAD = b"\x78\x01"
@@ -37,8 +50,15 @@ def _match_symbols() -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.i
 
 
 _MATCH_SYMBOLS, _MATCH_EXTRA, _MATCH_BITS = _match_symbols()
-_TOKEN_SYMBOLS = np.concatenate([np.arange(256), _MATCH_SYMBOLS])
+_TOKEN_SYMBOLS = np.concatenate([np.arange(256), _MATCH_SYMBOLS])  # of literals and lengths
 _TOKEN_EXTRA = np.concatenate([np.zeros(256, np.int64), _MATCH_EXTRA])
+
+
+def _distance_symbol(distance: int) -> tuple[int, int, int]:
+    """Symbol, how many extra bits, and these (RFC 1951, 3.2.5)."""
+    above = distance - 1
+    extra = max(above.bit_length() - 2, 0)
+    return 2 * extra + (above >> extra), extra, above & ((1 << extra) - 1)
 
 
 class _Bits:
@@ -111,29 +131,41 @@ class DeflateCodes:
     """One block with the Huffman codes that take the fewest bits for the tokens that come.
 
     Arguments:
-        counts: how often each token comes, shape (512,).
+        counts: how often each token comes, shape (528,).
+        distances: of the tokens from 512 on, in bytes.
     """
 
     tokens: NDArray[np.uint32]
-    """The bits of each token from bit 5 on, lowest first, and their number below: shape (512,)."""
+    """The bits of each token from bit 5 on, lowest first, and their number below: shape (528,)."""
     start: int
     """The bit of the zlib stream where the first token begins."""
     stop: int
     """The bit behind the last one."""
 
-    def __init__(self, counts: NDArray[np.integer]) -> None:
-        symbol_counts = np.bincount(_TOKEN_SYMBOLS, counts, _SYMBOLS)
+    def __init__(self, counts: NDArray[np.integer], distances: Sequence[int]) -> None:
+        symbol_counts = np.bincount(_TOKEN_SYMBOLS, counts[:512], _SYMBOLS)
         symbol_counts[_END_OF_BLOCK] = 1
         lengths = _used_code_lengths(symbol_counts, _LONGEST)
         codes = _codes(lengths)
         self._end = int(codes[_END_OF_BLOCK]), int(lengths[_END_OF_BLOCK])
-        # Behind a match's length comes its distance: the only code, a zero of one bit.
-        is_match = np.arange(TOKENS) >= 256
-        token_lengths = lengths[_TOKEN_SYMBOLS] + _TOKEN_EXTRA + is_match
-        token_codes = codes[_TOKEN_SYMBOLS]
-        token_codes[256:] |= _MATCH_BITS << lengths[_MATCH_SYMBOLS]
+        token_lengths = np.zeros(TOKENS, np.int64)
+        token_codes = np.zeros(TOKENS, np.int64)
+        token_lengths[:512] = lengths[_TOKEN_SYMBOLS] + _TOKEN_EXTRA
+        token_codes[:512] = codes[_TOKEN_SYMBOLS]
+        token_codes[256:512] |= _MATCH_BITS << lengths[_MATCH_SYMBOLS]
+
+        symbols, extra, bits = np.array([_distance_symbol(distance) for distance in distances]).T
+        used = slice(512, 512 + len(distances))
+        distance_counts = np.bincount(symbols, counts[used], 30)
+        if not distance_counts.any():
+            distance_counts[0] = 1  # there must be one
+        distance_lengths = _used_code_lengths(distance_counts, _LONGEST_OF_DISTANCES)
+        distance_codes = _codes(distance_lengths)
+        token_lengths[used] = distance_lengths[symbols] + extra
+        token_codes[used] = distance_codes[symbols] | bits << distance_lengths[symbols]
+
         self.tokens = (token_codes << 5 | token_lengths).astype(np.uint32)
-        self._head = _head(lengths)
+        self._head = _head(lengths, distance_lengths)
         self.start = self._head.length
         self.stop = self.start + int(counts @ token_lengths)
 
@@ -158,11 +190,11 @@ class DeflateCodes:
         return data + checksum.to_bytes(4, "big")
 
 
-def _head(lengths: NDArray[np.int64]) -> _Bits:
+def _head(lengths: NDArray[np.int64], distance_lengths: NDArray[np.int64]) -> _Bits:
     """What comes before the tokens: the zlib header, the block's header, the codes (RFC 1951, 3.2.7)."""
     count = max(int(np.flatnonzero(lengths)[-1]) + 1, 257)
-    distances = [1]
-    runs = _runs([*map(int, lengths[:count]), *distances])
+    distances = int(np.flatnonzero(distance_lengths)[-1]) + 1
+    runs = _runs([*map(int, lengths[:count]), *map(int, distance_lengths[:distances])])
     run_lengths = _used_code_lengths(np.bincount([run[0] for run in runs], minlength=19), _LONGEST_OF_LENGTHS)
     run_codes = _codes(run_lengths)
     sent = max(max(i for i, symbol in enumerate(_LENGTHS_ORDER) if run_lengths[symbol]) + 1, 4)
@@ -171,13 +203,24 @@ def _head(lengths: NDArray[np.int64]) -> _Bits:
     bits.put(1, 1)  # the last block
     bits.put(2, 2)  # with codes of its own
     bits.put(count - 257, 5)
-    bits.put(len(distances) - 1, 5)
+    bits.put(distances - 1, 5)
     bits.put(sent - 4, 4)
     for symbol in _LENGTHS_ORDER[:sent]:
         bits.put(int(run_lengths[symbol]), 3)
     for symbol, extra, extra_bits in runs:
         bits.put(int(run_codes[symbol]), int(run_lengths[symbol]))
         bits.put(extra, extra_bits)
+    return bits
+
+
+def estimated_bits(counts: NDArray[np.integer], distances: Sequence[int]) -> float:
+    """About what the tokens take with codes made for them, without making these: the entropy of lengths and distances."""
+    symbols, extra, _ = np.array([_distance_symbol(distance) for distance in distances]).T
+    of_distances = counts[512 : 512 + len(distances)]
+    bits = float(counts[:512] @ _TOKEN_EXTRA + of_distances @ extra)
+    for alphabet in (np.bincount(_TOKEN_SYMBOLS, counts[:512]), np.bincount(symbols, of_distances)):
+        present = alphabet[alphabet > 0]
+        bits += float(present @ np.log2(present.sum() / present)) if present.size else 0.0
     return bits
 
 

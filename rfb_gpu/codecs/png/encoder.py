@@ -23,7 +23,15 @@ from ..frame import EncodedFrame
 from ..jpeg.encoder import check_source, part_of
 from ..passes import Copy, Profiler, Stage, submit
 from ..wgsl import assemble, shader_module
-from .deflate import TOKENS, DeflateCodes, adler32, png_file
+from .deflate import (
+    LONGEST_DISTANCE,
+    MOST_DISTANCES,
+    TOKENS,
+    DeflateCodes,
+    adler32,
+    estimated_bits,
+    png_file,
+)
 
 __all__ = ["PngEncoder"]
 
@@ -37,13 +45,28 @@ _GROUP = 64
 # With the best code of 286 symbols no token takes more bits on average than with the flat one, which has 9.
 _MOST_BITS_PER_BYTE = 9
 _HEAD_BYTES = 512
+_FRAME_WORDS = 12 + 4 * MOST_DISTANCES
+
+
+def _candidates(channels: int, row_bytes: int, is_filtered: bool) -> list[tuple[int, int, int]]:
+    """Where matches are looked for: rows above, bytes to the left, and bytes by which a match there must at least be better.
+
+    Filtered rows are runs, of bytes or of pixels. Unfiltered ones also look like the row above, and where an edge is not quite
+    upright, like that row a few pixels to the side. What is far away takes 10 to 20 bits to tell.
+    """
+    near = sorted({1, channels})
+    found = [(0, distance, 0) for distance in near]
+    if not is_filtered:
+        found += [(0, pixels * channels, 0) for pixels in (2, 3)]
+        found += [(1, pixels * channels, 1) for pixels in (0, 1, -1, 2, -2, 3, -3)]
+    return [each for each in found if 0 < each[0] * row_bytes + each[1] <= LONGEST_DISTANCE]
 
 
 class _Stages:
     """The stages of all encoders of a device, compiled once per variant."""
 
     _BINDINGS: ClassVar[dict[str, str]] = {
-        "filter_rows": "uniform texture storage storage",
+        "filter_rows": "uniform texture storage storage storage",
         "count_tokens": "uniform read-only-storage storage",
         "measure_chunks": "uniform read-only-storage read-only-storage storage storage storage",
         "write_chunks": "uniform read-only-storage read-only-storage read-only-storage read-only-storage storage",
@@ -103,7 +126,7 @@ class _Slot:
         chunks_per_row = -(-self.row_bytes // _CHUNK_BYTES)
         chunks = height * chunks_per_row
         self.groups = -(-chunks // _GROUP)
-        filtered_bytes = height * row_words * 4
+        rows_bytes = height * row_words * 4 + 4  # matching reads a word beyond
         stream_words = -(-height * self.row_bytes * _MOST_BITS_PER_BYTE // 32) + _HEAD_BYTES // 4
         stream_bytes = 4 * (_STREAM_START + stream_words)
         most = min(device.limits["max-storage-buffer-binding-size"], device.limits["max-buffer-size"])
@@ -112,12 +135,14 @@ class _Slot:
                 f"a PNG of {width}x{height} pixels needs a buffer of {stream_bytes} bytes, the device's limit "
                 f"max-storage-buffer-binding-size is {most}: request a device with a higher limit"
             )
-        self.statistics_bytes = 4 * (TOKENS + 2 * height)
+        self.statistics_bytes = 4 * (2 * TOKENS + 4 * height)
         usage = wgpu.BufferUsage
         storage = usage.STORAGE
         self._buffers: list[wgpu.GPUBuffer] = []
-        self.frame = self._buffer("frame", 48, usage.UNIFORM | usage.COPY_DST)
-        self.filtered = self._buffer("filtered", filtered_bytes, storage)
+        self._frames = [
+            self._buffer("frame", 4 * _FRAME_WORDS, usage.UNIFORM | usage.COPY_DST) for _ in range(2)
+        ]
+        self._rows = [self._buffer("rows", rows_bytes, storage) for _ in range(2)]
         self.statistics = self._buffer("statistics", self.statistics_bytes, storage | usage.COPY_SRC)
         self.codes = self._buffer("codes", 4 * (TOKENS + 1), storage | usage.COPY_DST)
         places = self._buffer("places", 4 * chunks, storage)
@@ -127,15 +152,28 @@ class _Slot:
         self._stream_staging: wgpu.GPUBuffer | None = None
         self._numbers = [row_words, chunks_per_row, chunks, stream_words]
         self._origin: tuple[int, int] | None = None
-        self.counts = np.zeros(TOKENS, np.uint32)  # of all frames so far: clearing them would cost a command
+        # Of all frames so far: clearing them would cost a command.
+        self.counts = np.zeros((2, TOKENS), np.uint32)
+        self._candidates = [
+            _candidates(channels, self.row_bytes, is_filtered) for is_filtered in (True, False)
+        ]
+        self.distances = [
+            [above * self.row_bytes + left for above, left, _ in candidates]
+            for candidates in self._candidates
+        ]
         self._layouts = stages.bind_group_layouts
         self._source: tuple[Any, wgpu.GPUBindGroup] | None = None
-        self.count_group = self._group("count_tokens", self.filtered, self.statistics)
-        self.measure_group = self._group(
-            "measure_chunks", self.filtered, self.codes, places, group_bits, self.stream
-        )
-        self.write_group = self._group(
-            "write_chunks", self.filtered, self.codes, places, group_bits, self.stream
+        # Of the filtered rows, and of the unfiltered.
+        self.count_groups, self.measure_groups, self.write_groups = (
+            [
+                self._group(stage, frame, rows, *others)
+                for frame, rows in zip(self._frames, self._rows, strict=True)
+            ]
+            for stage, others in (
+                ("count_tokens", (self.statistics,)),
+                ("measure_chunks", (self.codes, places, group_bits, self.stream)),
+                ("write_chunks", (self.codes, places, group_bits, self.stream)),
+            )
         )
         self.busy = False
 
@@ -147,7 +185,7 @@ class _Slot:
     def _group(self, stage: str, *resources: Any) -> wgpu.GPUBindGroup:
         return self._device.create_bind_group(
             layout=self._layouts[stage],
-            entries=[{"binding": i, "resource": each} for i, each in enumerate((self.frame, *resources))],
+            entries=[{"binding": i, "resource": each} for i, each in enumerate(resources)],
         )
 
     def use_source(
@@ -157,11 +195,22 @@ class _Slot:
         if origin != self._origin:
             self._origin = origin
             width, height, _ = self.shape
-            numbers = np.array([width, height, *origin, self.row_bytes, *self._numbers, 0, 0, 0], np.uint32)
-            self._device.queue.write_buffer(self.frame, 0, numbers.tobytes())
+            for i, candidates in enumerate(self._candidates):
+                numbers = np.zeros(_FRAME_WORDS, np.int32)
+                numbers[:11] = [
+                    width,
+                    height,
+                    *origin,
+                    self.row_bytes,
+                    *self._numbers,
+                    i * TOKENS,
+                    len(candidates),
+                ]
+                numbers[12:].reshape(-1, 4)[: len(candidates), :3] = candidates
+                self._device.queue.write_buffer(self._frames[i], 0, numbers.tobytes())
         if self._source is None or self._source[0]() is not source:
             view = source.create_view() if isinstance(source, wgpu.GPUTexture) else source
-            group = self._group("filter_rows", view, self.filtered, self.statistics)
+            group = self._group("filter_rows", self._frames[0], view, *self._rows, self.statistics)
             self._source = weakref.ref(source), group
         return self._source[1]
 
@@ -195,13 +244,14 @@ class PngEncoder:
     Raises:
         ValueError, TypeError: an argument is out of its range.
 
-    The files are complete, any decoder opens them, and they hold every 8-bit number of the texture exactly. Memory: about 7 bytes a
-    pixel and slot for RGB.
+    The files are complete, any decoder opens them, and they hold every 8-bit number of the texture exactly. Memory: about 10 bytes
+    a pixel and slot for RGB.
 
-    Method: of the filters Sub, Up and Paeth the one that leaves a row the fewest bits; literals and runs, which after filtering are
-    most of what longer matches would find; one deflate block, whose Huffman codes are fitted to the frame itself. The tokens
-    are counted on the GPU, their codes made on the CPU, and the bits written on the GPU; in between it waits for a few kB. There is
-    no colour profile in the files: without one, viewers take the numbers as sRGB, which they are.
+    Method: rows filtered by Sub, Up or Paeth, whichever leaves the fewest bits, and runs of bytes or pixels in them; or not
+    filtered at all, and matches also with the row above, which suits flat colours: for the whole frame what takes less. One deflate
+    block, whose Huffman codes are fitted to the frame itself. The tokens are counted on the GPU, their codes made on the CPU, and
+    the bits written on the GPU; in between it waits for a few kB. There is no colour profile in the files: without one, viewers
+    take the numbers as sRGB, which they are.
     """
 
     name = "GPU PNG"
@@ -277,7 +327,10 @@ class PngEncoder:
         filter_group = slot.use_source(source, (x, y))
         stages = [
             Stage("filter_rows", pipelines["filter_rows"], filter_group, (height,)),
-            Stage("count_tokens", pipelines["count_tokens"], slot.count_group, (slot.groups,)),
+            *(
+                Stage("count_tokens", pipelines["count_tokens"], group, (slot.groups,))
+                for group in slot.count_groups
+            ),
         ]
         copy = Copy(slot.statistics, slot.counts_staging, slot.statistics_bytes)
         submit(self._device, stages, [copy], self._profiler)
@@ -324,16 +377,22 @@ class PngEncoder:
             if self._profiler:
                 timings |= self._profiler.read()
             statistics = yield from _mapped(slot.counts_staging, slot.statistics_bytes)
-            counts = statistics[:TOKENS]
-            codes = DeflateCodes(counts - slot.counts)
-            slot.counts = counts
-            checksum = adler32(statistics[TOKENS:].reshape(-1, 2), slot.row_bytes)
+            all_counts = statistics[: 2 * TOKENS].reshape(2, TOKENS)
+            counts, slot.counts = all_counts - slot.counts, all_counts
+            # With filters, or without: whatever takes fewer bits.
+            best = int(
+                np.argmin([estimated_bits(*each) for each in zip(counts, slot.distances, strict=True)])
+            )
+            codes = DeflateCodes(counts[best], slot.distances[best])
+            checksum = adler32(statistics[2 * TOKENS :].reshape(-1, 2, 2)[:, best], slot.row_bytes)
 
             sent = np.append(codes.tokens, np.uint32(codes.start))
             self._device.queue.write_buffer(slot.codes, 0, sent.tobytes())
             stages = [
-                Stage("measure_chunks", pipelines["measure_chunks"], slot.measure_group, (slot.groups,)),
-                Stage("write_chunks", pipelines["write_chunks"], slot.write_group, (slot.groups,)),
+                Stage(
+                    "measure_chunks", pipelines["measure_chunks"], slot.measure_groups[best], (slot.groups,)
+                ),
+                Stage("write_chunks", pipelines["write_chunks"], slot.write_groups[best], (slot.groups,)),
             ]
             size = 4 * (_STREAM_START + -(-codes.stop // 32))
             staging = slot.stream_staging(size)

@@ -1,9 +1,9 @@
-// Stage 1 of 4: the residuals of every row after the filter that suits it best, one workgroup per row.
+// Stage 1 of 4: the residuals of every row after the filter that suits it best, and its bytes as they are, one workgroup per row.
 //
 // in:       `source`: the texture
-// out:      `filtered`; `statistics`: the rows' sums for Adler-32
+// out:      `filtered`, `unfiltered`; `statistics`: the rows' sums for Adler-32
 // dispatch: (rows), 64 threads, four pixels a thread at a time
-// moves:    each texel twice (and those above), each residual once
+// moves:    each texel twice (and those above), each byte twice
 //
 // The filters are Sub, Up and Paeth (PNG specification, section 9). The first row of a stripe takes nothing from the row above, so that
 // a decoder can begin there. Which filter suits best tells a sum over the residuals of about as many bits as they take: the usual sum
@@ -13,7 +13,6 @@
 #import srgb
 
 const WORKGROUP_SIZE = 64u;
-const STRIPE_ROWS = 64u;
 const SUB = 1u;
 const UP = 2u;
 const PAETH = 4u;
@@ -21,10 +20,11 @@ const PAETH = 4u;
 @group(0) @binding(0) var<uniform> frame: Frame;
 @group(0) @binding(1) var source: texture_2d<f32>;
 @group(0) @binding(2) var<storage, read_write> filtered: array<u32>;
-@group(0) @binding(3) var<storage, read_write> statistics: array<u32>;
+@group(0) @binding(3) var<storage, read_write> unfiltered: array<u32>;
+@group(0) @binding(4) var<storage, read_write> statistics: array<u32>;
 
 var<workgroup> costs: array<atomic<u32>, 3>;
-var<workgroup> sums: array<atomic<u32>, 2>;
+var<workgroup> sums: array<atomic<u32>, 4>;
 
 /// The channels of a pixel; zeros outside of the frame.
 fn pixel(x: u32, y: u32) -> vec4i {
@@ -67,9 +67,9 @@ fn filter_rows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_in
     let y = group.x;
     let is_first = y % STRIPE_ROWS == 0u;
     let quads = (frame.width + 3u) / 4u;
-    if (thread < 3u) {
-        atomicStore(&costs[thread], 0u);
-        atomicStore(&sums[min(thread, 1u)], 0u);
+    if (thread < 4u) {
+        atomicStore(&costs[min(thread, 2u)], 0u);
+        atomicStore(&sums[thread], 0u);
     }
     workgroupBarrier();
     // Above the first row lie zeros. Off its left end they lie too, which outside() gives: x is -1, so beyond the width.
@@ -107,10 +107,11 @@ fn filter_rows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_in
     }
 
     let base = y * frame.row_words;
-    var sum = 0u;
-    var weighted = 0u;
+    var sum = vec2u(0u);            // of residuals, and of bytes
+    var weighted = vec2u(0u);
     for (var quad = thread; quad < quads; quad += WORKGROUP_SIZE) {
         var words = vec4u(0u);      // CHANNELS of them
+        var plain_words = vec4u(0u);
         var left = pixel(quad * 4u - 1u, y);
         var corner = vec4i(0);
         if (!is_first) {
@@ -133,28 +134,34 @@ fn filter_rows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_in
             }
             for (var channel = 0u; channel < CHANNELS; channel++) {
                 let byte = k * CHANNELS + channel;
-                words[byte >> 2u] |= residual[channel] << ((byte & 3u) * 8u);
-                sum += residual[channel];
-                // The bytes from this one to the row's end, which a later byte of the row does not count.
-                weighted += residual[channel] * (frame.row_bytes - 1u - x * CHANNELS - channel);
+                let both = vec2u(residual[channel], u32(here[channel]));
+                words[byte >> 2u] |= both.x << ((byte & 3u) * 8u);
+                plain_words[byte >> 2u] |= both.y << ((byte & 3u) * 8u);
+                sum += both;
+                // Times the bytes from this one to the row's end.
+                weighted += both * (frame.row_bytes - 1u - x * CHANNELS - channel);
             }
         }
-        weighted %= ADLER_BASE;
+        weighted %= vec2u(ADLER_BASE);
         for (var i = 0u; i < CHANNELS; i++) {
             if (quad * CHANNELS + i + 1u < frame.row_words) {
                 filtered[base + 1u + quad * CHANNELS + i] = words[i];
+                unfiltered[base + 1u + quad * CHANNELS + i] = plain_words[i];
             }
         }
     }
     if (thread == 0u) {
         filtered[base] = filter_kind << 24u;
-        sum += filter_kind;
-        weighted = (weighted + filter_kind * frame.row_bytes) % ADLER_BASE;
+        unfiltered[base] = 0u;
+        sum.x += filter_kind;
+        weighted.x = (weighted.x + filter_kind * frame.row_bytes) % ADLER_BASE;
     }
-    atomicAdd(&sums[0], sum);
-    atomicAdd(&sums[1], weighted);
+    atomicAdd(&sums[0], sum.x);
+    atomicAdd(&sums[1], weighted.x);
+    atomicAdd(&sums[2], sum.y);
+    atomicAdd(&sums[3], weighted.y);
     workgroupBarrier();
-    if (thread < 2u) {
-        statistics[STATISTICS_ROWS + 2u * y + thread] = atomicLoad(&sums[thread]) % ADLER_BASE;
+    if (thread < 4u) {
+        statistics[STATISTICS_ROWS + 4u * y + thread] = atomicLoad(&sums[thread]) % ADLER_BASE;
     }
 }

@@ -1,9 +1,9 @@
 // Stage 3 of 4: how many bits each chunk takes, one thread per chunk; and room for them.
 //
-// in:       `filtered`, `codes`
+// in:       `rows`: filtered or not, `codes`
 // out:      `places`: bits of the group's chunks before each; `groups`: bits of all of a group's; `stream`: zeros
 // dispatch: (chunks / 64), 64 threads
-// moves:    each residual once, 4 bytes a chunk, the stream's room once
+// moves:    each byte once, 4 bytes a chunk, the stream's room once
 
 #import png_frame
 #import png_tokens
@@ -12,7 +12,7 @@
 const WORKGROUP_SIZE = 64u;
 
 @group(0) @binding(0) var<uniform> frame: Frame;
-@group(0) @binding(1) var<storage, read> filtered: array<u32>;
+@group(0) @binding(1) var<storage, read> rows: array<u32>;
 @group(0) @binding(2) var<storage, read> codes: array<u32>;
 @group(0) @binding(3) var<storage, read_write> places: array<u32>;
 @group(0) @binding(4) var<storage, read_write> groups: array<u32>;

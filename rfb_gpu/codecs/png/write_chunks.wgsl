@@ -1,9 +1,9 @@
 // Stage 4 of 4: the bits of the stream, one thread per chunk.
 //
-// in:       `filtered`, `codes` (and behind them, the bit where the first chunk begins), `places`, `groups`
+// in:       `rows`: filtered or not, `codes` (and behind them, the bit where the first chunk begins), `places`, `groups`
 // out:      `stream`, and its length in bits
 // dispatch: (chunks / 64), 64 threads
-// moves:    each residual once, the stream once
+// moves:    each byte once, the stream once
 
 #import png_frame
 #import png_tokens
@@ -12,7 +12,7 @@
 const WORKGROUP_SIZE = 64u;
 
 @group(0) @binding(0) var<uniform> frame: Frame;
-@group(0) @binding(1) var<storage, read> filtered: array<u32>;
+@group(0) @binding(1) var<storage, read> rows: array<u32>;
 @group(0) @binding(2) var<storage, read> codes: array<u32>;
 @group(0) @binding(3) var<storage, read> places: array<u32>;
 @group(0) @binding(4) var<storage, read> groups: array<u32>;

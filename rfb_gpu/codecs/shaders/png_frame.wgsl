@@ -6,22 +6,33 @@ struct Frame {
     height: u32,
     origin: vec2u,          // of the frame in the texture
     row_bytes: u32,         // of a filtered row: the filter's number and the residuals
-    row_words: u32,         // from one row to the next in `filtered`
+    row_words: u32,         // from one row to the next in a buffer of rows
     chunks_per_row: u32,
     chunks: u32,
     stream_words: u32,      // that `stream` has room for
+    counts_start: u32,      // where in `statistics` the counts of these rows' tokens begin
+    candidates: u32,        // how many of the following there are
+    padding: u32,
+    candidate: array<vec4i, 16>,
 }
 
-// `filtered`: rows of bytes, lowest first in a word. A row begins with three bytes of nothing, so that the residuals of four pixels
-// are CHANNELS whole words.
+// A candidate is a place where the bytes from here on may stand already: x rows above (0 or 1), y bytes to the left (or, above, to the
+// right where negative). A match there must be longer by more than z bytes than one at a place before it.
+
+// Rows of bytes, lowest first in a word. A row begins with three bytes of nothing, so that the residuals of four pixels are CHANNELS
+// whole words.
 const ROW_PADDING = 3u;
+
+// The first row of a stripe takes nothing from the rows above, so that a decoder can begin there.
+const STRIPE_ROWS = 64u;
 
 // A chunk, which a thread codes, is so many bytes of a row: twice the longest match. The row's last chunk may be short.
 const CHUNK_BYTES = 516u;
 
-// `statistics`: how often each token came, and for each row the two sums of Adler-32, of its bytes alone.
-const TOKENS = 512u;
-const STATISTICS_ROWS = TOKENS;
+// `statistics`: how often each token came, of the filtered rows and of the unfiltered; then for each row two sums for Adler-32 of its
+// bytes alone, of the filtered one and of the unfiltered.
+const TOKENS = 528u;
+const STATISTICS_ROWS = 2u * TOKENS;
 
 // `stream`: its length in bits, and from the fourth word on the bits, lowest first.
 const STREAM_START = 4u;

@@ -1,62 +1,71 @@
-// The tokens of a chunk: literals, and matches at distance 1, that is, runs of the byte before. After filtering, most of what is
-// left of a synthetic picture are zeros.
+// The tokens of a chunk: literals, and matches with what stands at one of a few candidate places. After filtering, most of what is left
+// of a synthetic picture are zeros; without, its rows look like those above, with edges a little to the side.
 //
-// The stage declares `frame` and `filtered`, and on_token(token): a literal's token is its byte, that of a match of 3 to 258 bytes is
-// 253 + its length.
+// The stage declares `frame`, `rows` and on_token(token): a literal's token is its byte, that of a match of 3 to 258 bytes is 253 + its
+// length, and after it comes 512 + the number of its candidate.
 
 const MATCH_TOKEN = 253u;
+const CANDIDATE_TOKEN = 512u;
 const SHORTEST_MATCH = 3u;
 const LONGEST_MATCH = 258u;
+const LONG_ENOUGH = 32u;        // to look no further
 
-fn end_run(run: u32, byte: u32) {
-    if (run >= SHORTEST_MATCH) {
-        on_token(MATCH_TOKEN + run);
-    } else {
-        for (var i = 0u; i < run; i++) {
-            on_token(byte);
+/// Four bytes from a byte of the buffer on. The buffer has a word more than its rows.
+fn four_bytes(at: u32) -> u32 {
+    let word = at >> 2u;
+    let shift = (at & 3u) * 8u;
+    return (rows[word] >> shift) | ((rows[word + 1u] << 1u) << (31u - shift));
+}
+
+/// How many bytes are the same from two places on.
+fn same_bytes(a: u32, b: u32, most: u32) -> u32 {
+    var length = 0u;
+    while (length < most) {
+        let different = four_bytes(a + length) ^ four_bytes(b + length);
+        if (different != 0u) {
+            length += countTrailingZeros(different) >> 3u;
+            break;
         }
+        length += 4u;
     }
+    return min(length, most);
 }
 
 fn each_token(chunk: u32) {
     let row = chunk / frame.chunks_per_row;
     let first = (chunk % frame.chunks_per_row) * CHUNK_BYTES;
-    let base = row * frame.row_words;
-    let end = ROW_PADDING + min(first + CHUNK_BYTES, frame.row_bytes);
-    var at = ROW_PADDING + first;
-    var word = filtered[base + (at >> 2u)];
-    var run = 0u;
-    var byte = 0u;
-    if (first == 0u) {
-        byte = word >> 24u;         // the filter's number
-        on_token(byte);
-        at++;
-    } else {
-        byte = (filtered[base + ((at - 1u) >> 2u)] >> (((at - 1u) & 3u) * 8u)) & 0xffu;
-    }
+    let end = min(first + CHUNK_BYTES, frame.row_bytes);
+    let row_start = row * frame.row_words * 4u + ROW_PADDING;
+    let has_above = row % STRIPE_ROWS != 0u;
+    var at = first;
     while (at < end) {
-        if ((at & 3u) == 0u) {
-            word = filtered[base + (at >> 2u)];
-            if (word == byte * 0x01010101u && at + 4u <= end && run + 4u <= LONGEST_MATCH) {
-                run += 4u;
-                at += 4u;
-                continue;
+        let here = row_start + at;
+        let room = min(end - at, LONGEST_MATCH);
+        var length = SHORTEST_MATCH - 1u;
+        var found = 0u;
+        if (room >= SHORTEST_MATCH) {
+            for (var i = 0u; i < frame.candidates && length < LONG_ENOUGH; i++) {
+                let candidate = frame.candidate[i];
+                let there = i32(at) - candidate.y;
+                if (there < 0 || there >= i32(frame.row_bytes) || (candidate.x > 0 && !has_above)) {
+                    continue;
+                }
+                let most = select(room, min(room, frame.row_bytes - u32(there)), candidate.x > 0);
+                let same = same_bytes(here, here - u32(candidate.x * i32(frame.row_words * 4u) + candidate.y), most);
+                // They come in the order of what they cost: a later one must be better.
+                if (same > length + u32(candidate.z)) {
+                    length = same;
+                    found = i;
+                }
             }
         }
-        let next = (word >> ((at & 3u) * 8u)) & 0xffu;
-        at++;
-        if (next != byte) {
-            end_run(run, byte);
-            on_token(next);
-            run = 0u;
-            byte = next;
-            continue;
+        if (length >= SHORTEST_MATCH) {
+            on_token(MATCH_TOKEN + length);
+            on_token(CANDIDATE_TOKEN + found);
+            at += length;
+        } else {
+            on_token(four_bytes(here) & 0xffu);
+            at++;
         }
-        if (run == LONGEST_MATCH) {
-            on_token(MATCH_TOKEN + run);
-            run = 0u;
-        }
-        run++;
     }
-    end_run(run, byte);
 }
