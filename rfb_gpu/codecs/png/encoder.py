@@ -379,11 +379,9 @@ class PngEncoder:
             statistics = yield from _mapped(slot.counts_staging, slot.statistics_bytes)
             all_counts = statistics[: 2 * TOKENS].reshape(2, TOKENS)
             counts, slot.counts = all_counts - slot.counts, all_counts
-            # With filters, or without: whatever takes fewer bits.
-            best = int(
-                np.argmin([estimated_bits(*each) for each in zip(counts, slot.distances, strict=True)])
-            )
-            codes = DeflateCodes(counts[best], slot.distances[best])
+            # In the thread, like all that takes a millisecond: this one may have to draw.
+            yield (choice := self._thread.submit(_choose_codes, counts, slot.distances))
+            best, codes = choice.result()
             checksum = adler32(statistics[2 * TOKENS :].reshape(-1, 2, 2)[:, best], slot.row_bytes)
 
             sent = np.append(codes.tokens, np.uint32(codes.start))
@@ -423,6 +421,13 @@ class PngEncoder:
         if int(np.frombuffer(mapped, np.uint32, 1)[0]) != codes.stop:
             raise RuntimeError("the GPU wrote another number of bits than it counted: please report this")
         return png_file(*shape, codes.zlib_stream([mapped[4 * _STREAM_START :]], checksum), self._dpi)
+
+
+def _choose_codes(counts: NDArray[np.uint32], distances: list[list[int]]) -> tuple[int, DeflateCodes]:
+    """Which rows take fewer bits, filtered (0) or unfiltered (1), and the codes for them."""
+    bits = [estimated_bits(*each) for each in zip(counts, distances, strict=True)]
+    best = int(np.argmin(bits))
+    return best, DeflateCodes(counts[best], distances[best])
 
 
 def _mapped(staging: wgpu.GPUBuffer, size: int) -> Generator[Any, None, NDArray[np.uint32]]:
