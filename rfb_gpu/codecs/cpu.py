@@ -20,8 +20,8 @@ from rendercanvas.core.encoders import encode_png
 
 from ..readback import GPUFuture
 from .frame import EncodedFrame
-from .jpeg.encoder import check_source
 from .jpeg.settings import JpegSettings
+from .source import check_source
 
 __all__ = ["CpuEncoder"]
 
@@ -82,7 +82,7 @@ class CpuEncoder(JpegSettings):
         if self._device is None:
             raise RuntimeError("this encoder was made for arrays: give it a device to encode textures")
         self._check_open()
-        check_source(texture, self._device, "COPY_SRC")
+        check_source(texture, self._device, usage="COPY_SRC")
         width, height = texture.size[:2]
         stride = -(-width * 4 // _ROW_ALIGNMENT) * _ROW_ALIGNMENT
         self._make_room()

@@ -8,8 +8,11 @@ from __future__ import annotations
 import pytest
 import wgpu
 
+from rfb_gpu import JpegEncoder, PngEncoder
+from rfb_gpu.codecs import stages as encoder_stages
 from rfb_gpu.codecs.jpeg import decoder as jpeg_decoder
-from rfb_gpu.codecs.jpeg import encoder as jpeg_encoder
+from rfb_gpu.codecs.png.encoder import CHANNELS
+from rfb_gpu.codecs.source import FORMATS
 from tests.e2e.test_decoding import ENCODED, SUBSAMPLINGS, our_file, picture
 from tests.e2e.widget_page import DecodingPage, WidgetPage, closing
 
@@ -50,7 +53,7 @@ def test_the_bundles_stages_compile_without_a_warning(browsers, device):
 def assembled(monkeypatch, device):
     """Every stage that Python assembles for all kinds of textures and files, by name and constants."""
     stages: dict[str, str] = {}
-    for module in (jpeg_encoder, jpeg_decoder):
+    for module in (encoder_stages, jpeg_decoder):
 
         def spy(stage, constants=None, assemble=module.assemble):
             code = assemble(stage, constants)
@@ -60,19 +63,21 @@ def assembled(monkeypatch, device):
         monkeypatch.setattr(module, "assemble", spy)
     fresh = device.adapter.request_device_sync()  # for which nothing is compiled yet
     decoder = jpeg_decoder.JpegDecoder(fresh)
-    for pixels in jpeg_encoder._SOURCE_FORMATS:
+    for pixels in FORMATS:
         texture = fresh.create_texture(
             size=(16, 16, 1), format=pixels, usage=wgpu.TextureUsage.TEXTURE_BINDING
         )
         for subsampling in ENCODED:
-            jpeg_encoder.JpegEncoder(fresh, subsampling=subsampling).encode(texture).result()
+            JpegEncoder(fresh, subsampling=subsampling).encode(texture).result()
+        for channels in CHANNELS:
+            PngEncoder(fresh, channels).encode(texture).result()
     for subsampling in SUBSAMPLINGS:
         decoder.decode(our_file(device, picture(16, 16), subsampling))
     return stages
 
 
 def test_the_python_packages_stages_compile_without_a_warning(browsers, decoding_bundle, assembled):
-    assert len({name.split()[0] for name in assembled}) >= 5
+    assert len({name.split()[0] for name in assembled}) >= 12
     with closing(DecodingPage(browsers(1.0), decoding_bundle, SPY_ON_MODULES)) as page:
         page.page.evaluate(
             """async stages => {

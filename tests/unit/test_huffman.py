@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rfb_gpu.codecs.jpeg.huffman import HISTOGRAM_PARTS, STANDARD_TABLES, AdaptiveHuffman
-from rfb_gpu.codecs.jpeg.tables import STANDARD_HUFFMAN, code_lengths, fitted_table
+from rfb_gpu.codecs.jpeg.tables import STANDARD_HUFFMAN, fitted_table
+from rfb_gpu.codecs.prefix_codes import code_lengths
 
 SIZES = {"ac_luma": 256, "ac_chroma": 256, "dc_luma": 16, "dc_chroma": 16}
 

@@ -21,8 +21,9 @@ from numpy.typing import ArrayLike
 from ...readback import GPUFuture, Readback
 from ..frame import EncodedFrame
 from ..passes import Copy, Profiler, Stage, submit
-from ..wgsl import assemble, shader_module
-from .bitstream import FIRST_ENTRY_WORK, MAX_SIDE, Layout, entry_work, file_head, index_markers
+from ..source import check_source
+from ..stages import Stages
+from .bitstream import FIRST_ENTRY_WORK, Layout, entry_work, file_head, index_markers
 from .huffman import HISTOGRAM_PARTS, STANDARD_TABLES, AdaptiveHuffman
 from .settings import JpegSettings
 from .tables import (
@@ -34,7 +35,7 @@ from .tables import (
     worst_case_block_bits,
 )
 
-__all__ = ["JpegEncoder", "check_source", "part_of"]
+__all__ = ["JpegEncoder"]
 
 # Mirrors shaders/encoder_frame.wgsl.
 _RECORD_BYTES = 56
@@ -58,54 +59,9 @@ _TABLES_BYTES = 4 * (128 + _HISTOGRAM_SIZE)
 _STUFFING_ALLOWANCE = 1.25
 _ALIGNMENT = 256
 
-_SOURCE_FORMATS = ("rgba8unorm", "rgba8unorm-srgb", "bgra8unorm", "bgra8unorm-srgb")
-
 
 def _align(size: float, to: int = _ALIGNMENT) -> int:
     return -(-int(size) // to) * to
-
-
-def check_source(
-    texture: wgpu.GPUTexture,
-    device: wgpu.GPUDevice,
-    usage: str = "TEXTURE_BINDING",
-    *,
-    is_view: bool = False,
-) -> None:
-    """Raises an error that names the cure when a texture, or with ``is_view`` a view of it, cannot be encoded."""
-    if not isinstance(texture, wgpu.GPUTexture):
-        raise TypeError(f"encode() takes a wgpu.GPUTexture, not {type(texture).__name__}")
-    if texture._device is not device:
-        raise ValueError(
-            "the texture belongs to another device than the encoder: make the encoder with the texture's device"
-        )
-    if not texture.usage & wgpu.TextureUsage[usage]:
-        raise ValueError(f"the texture cannot be read: create it with usage wgpu.TextureUsage.{usage}")
-    if texture.format not in _SOURCE_FORMATS:
-        raise ValueError(
-            f"texture format {texture.format!r} cannot be encoded, only {', '.join(_SOURCE_FORMATS)}"
-        )
-    width, height, layers = texture.size
-    if texture.dimension != "2d" or texture.sample_count != 1:
-        raise ValueError("only plain 2D textures can be encoded: no multisampling")
-    if layers != 1 and not is_view:
-        raise ValueError("the texture has layers: give a view of one layer")
-    if max(width, height) > MAX_SIDE:
-        raise ValueError(f"a JPEG has at most {MAX_SIDE} pixels a side, the texture is {width}x{height}")
-
-
-def part_of(texture: wgpu.GPUTexture, rect: tuple[int, int, int, int] | None) -> tuple[int, int, int, int]:
-    """The rectangle to encode, checked."""
-    texture_width, texture_height = texture.size[:2]
-    if rect is None:
-        return 0, 0, texture_width, texture_height
-    x, y, width, height = (int(value) for value in rect)
-    if x < 0 or y < 0 or width < 1 or height < 1 or x + width > texture_width or y + height > texture_height:
-        raise ValueError(
-            f"rect (x, y, width, height) = {(x, y, width, height)} is not within the texture of "
-            f"{texture_width}x{texture_height} pixels"
-        )
-    return x, y, width, height
 
 
 @lru_cache(maxsize=128)
@@ -163,60 +119,32 @@ class _Variant:
 _Pipelines = tuple[wgpu.GPUComputePipeline, wgpu.GPUComputePipeline, wgpu.GPUComputePipeline]
 
 
-class _Stages:
-    """The stages of all encoders of a device, compiled once per variant. Bind groups fit all variants."""
+class _Stages(Stages):
+    """By variant; bind groups fit all of them."""
 
-    _BINDINGS: ClassVar[dict[str, str]] = {
+    FOLDER = "jpeg"
+    BINDINGS: ClassVar[dict[str, str]] = {
         "encode_span": "uniform texture read-only-storage storage storage storage",
         "place_spans": "uniform read-only-storage storage storage",
         "write_stream": "uniform read-only-storage read-only-storage read-only-storage read-only-storage storage",
     }
-    _of_device: ClassVar[weakref.WeakKeyDictionary[wgpu.GPUDevice, _Stages]] = weakref.WeakKeyDictionary()
-
-    @classmethod
-    def of(cls, device: wgpu.GPUDevice) -> _Stages:
-        if device not in cls._of_device:
-            cls._of_device[device] = cls(device)
-        return cls._of_device[device]
 
     def __init__(self, device: wgpu.GPUDevice) -> None:
-        self._device = weakref.ref(device)
+        super().__init__(device)
         self._compiled: dict[_Variant, _Pipelines] = {}
-        self.bind_group_layouts = {
-            stage: device.create_bind_group_layout(
-                label=f"rfb_gpu {stage}",
-                entries=[
-                    {"binding": i, "visibility": wgpu.ShaderStage.COMPUTE}
-                    | ({"texture": {}} if kind == "texture" else {"buffer": {"type": kind}})
-                    for i, kind in enumerate(kinds.split())
-                ],
-            )
-            for stage, kinds in self._BINDINGS.items()
-        }
 
     def compiled(self, layout: Layout, variant: _Variant) -> _Pipelines:
         """The pipelines of the three stages."""
         if variant not in self._compiled:
-            self._compiled[variant] = tuple(self._compile(stage, layout, variant) for stage in self._BINDINGS)
+            constants = {
+                **layout.constants,
+                "SCALE": variant.scale,
+                "LINEAR_SOURCE": variant.is_linear,
+                "COUNT_SYMBOLS": variant.counts_symbols,
+                "WIDE_POSITIONS": _ALL_POSITIONS if variant.is_wide else _WIDE_POSITIONS,
+            }
+            self._compiled[variant] = tuple(self.compile(stage, constants) for stage in self.BINDINGS)
         return self._compiled[variant]
-
-    def _compile(self, stage: str, layout: Layout, variant: _Variant) -> wgpu.GPUComputePipeline:
-        device = self._device()
-        assert device is not None
-        constants = {
-            **layout.constants,
-            "SCALE": variant.scale,
-            "LINEAR_SOURCE": variant.is_linear,
-            "COUNT_SYMBOLS": variant.counts_symbols,
-            "WIDE_POSITIONS": _ALL_POSITIONS if variant.is_wide else _WIDE_POSITIONS,
-        }
-        label = f"rfb_gpu {stage}"
-        module = shader_module(device, label, assemble(f"jpeg/{stage}.wgsl", constants), trusted=True)
-        return device.create_compute_pipeline(
-            label=label,
-            layout=device.create_pipeline_layout(bind_group_layouts=[self.bind_group_layouts[stage]]),
-            compute={"module": module, "entry_point": stage},
-        )
 
 
 # An AC coefficient is at most 928 in magnitude (the sum of the basis function's magnitudes, times 128). So where the quantiser is 8
@@ -513,10 +441,7 @@ class JpegEncoder(JpegSettings):
         if self._closed:
             raise RuntimeError("the encoder is closed")
         source = texture
-        if isinstance(texture, wgpu.GPUTextureView):
-            texture = texture.texture
-        check_source(texture, self._device, is_view=source is not texture)
-        x, y, width, height = part_of(texture, rect)
+        texture, (x, y, width, height) = check_source(source, self._device, rect)
         while not self.ready:
             self._in_flight[0].result()
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jpeg.tables import code_lengths
+from ..prefix_codes import code_lengths
 
 __all__ = [
     "LONGEST_DISTANCE",
@@ -239,6 +239,7 @@ def adler32(rows: NDArray[np.integer], row_bytes: int) -> int:
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _COLOUR_TYPES = {1: 0, 3: 2, 4: 6}  # by channels: grayscale, truecolour, truecolour with alpha
+_INDEXED = 3
 
 
 def chunk(kind: bytes, *data: bytes | bytearray) -> bytes:
@@ -250,9 +251,18 @@ def chunk(kind: bytes, *data: bytes | bytearray) -> bytes:
 
 
 def png_file(
-    width: int, height: int, channels: int, stream: bytes | bytearray, dpi: int | None = None
+    width: int,
+    height: int,
+    channels: int,
+    stream: bytes | bytearray,
+    dpi: int | None = None,
+    palette: NDArray[np.uint8] | None = None,
 ) -> bytes:
-    """A PNG file of 8 bits a channel, from the zlib stream of its rows."""
-    header = struct.pack(">2I5B", width, height, 8, _COLOUR_TYPES[channels], 0, 0, 0)
-    density = b"" if dpi is None else chunk(b"pHYs", struct.pack(">2IB", *[round(dpi / 0.0254)] * 2, 1))
-    return b"".join([_SIGNATURE, chunk(b"IHDR", header), density, chunk(b"IDAT", stream), chunk(b"IEND")])
+    """A PNG file of 8 bits a channel, from the zlib stream of its rows; with a palette, shape (colours, 3), of 8 bits a pixel."""
+    colour_type = _COLOUR_TYPES[channels] if palette is None else _INDEXED
+    parts = [_SIGNATURE, chunk(b"IHDR", struct.pack(">2I5B", width, height, 8, colour_type, 0, 0, 0))]
+    if palette is not None:
+        parts.append(chunk(b"PLTE", palette.tobytes()))
+    if dpi is not None:
+        parts.append(chunk(b"pHYs", struct.pack(">2IB", *[round(dpi / 0.0254)] * 2, 1)))
+    return b"".join([*parts, chunk(b"IDAT", stream), chunk(b"IEND")])

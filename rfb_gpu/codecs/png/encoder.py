@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from ...readback import GPUFuture
 from ..frame import EncodedFrame
-from ..jpeg.encoder import check_source, part_of
 from ..passes import Copy, Profiler, Stage, submit
-from ..wgsl import assemble, shader_module
+from ..source import check_source
+from ..stages import Stages
 from .deflate import (
     LONGEST_DISTANCE,
     MOST_DISTANCES,
@@ -37,10 +37,14 @@ __all__ = ["PngEncoder"]
 
 CHANNELS = {"gray": 1, "rgb": 3, "rgba": 4}
 
-# Mirrors shaders/png_frame.wgsl.
+# Mirrors shaders/png_frame.wgsl and shaders/png_palette.wgsl.
 _ROW_PADDING = 3
 _CHUNK_BYTES = 516
 _STREAM_START = 4  # words
+_STATISTICS_PALETTE = 3 * TOKENS
+_STATISTICS_ROWS = _STATISTICS_PALETTE + 272
+_PLACES = 1024
+_MOST_COLOURS = 256
 _GROUP = 64
 # With the best code of 286 symbols no token takes more bits on average than with the flat one, which has 9.
 _MOST_BITS_PER_BYTE = 9
@@ -62,55 +66,68 @@ def _candidates(channels: int, row_bytes: int, is_filtered: bool) -> list[tuple[
     return [each for each in found if 0 < each[0] * row_bytes + each[1] <= LONGEST_DISTANCE]
 
 
-class _Stages:
-    """The stages of all encoders of a device, compiled once per variant."""
+class _Stages(Stages):
+    """By channels, and by whether the source gives linear values."""
 
-    _BINDINGS: ClassVar[dict[str, str]] = {
+    FOLDER = "png"
+    BINDINGS: ClassVar[dict[str, str]] = {
         "filter_rows": "uniform texture storage storage storage",
         "count_tokens": "uniform read-only-storage storage",
+        "collect_colours": "uniform read-only-storage storage",
+        "rank_colours": "storage storage storage",
+        "index_rows": "uniform uniform read-only-storage read-only-storage storage storage",
         "measure_chunks": "uniform read-only-storage read-only-storage storage storage storage",
         "write_chunks": "uniform read-only-storage read-only-storage read-only-storage read-only-storage storage",
     }
-    _of_device: ClassVar[weakref.WeakKeyDictionary[wgpu.GPUDevice, _Stages]] = weakref.WeakKeyDictionary()
-
-    @classmethod
-    def of(cls, device: wgpu.GPUDevice) -> _Stages:
-        if device not in cls._of_device:
-            cls._of_device[device] = cls(device)
-        return cls._of_device[device]
 
     def __init__(self, device: wgpu.GPUDevice) -> None:
-        self._device = weakref.ref(device)
-        self._compiled: dict[tuple[int, bool], dict[str, wgpu.GPUComputePipeline]] = {}
-        self.bind_group_layouts = {
-            stage: device.create_bind_group_layout(
-                label=f"rfb_gpu {stage}",
-                entries=[
-                    {"binding": i, "visibility": wgpu.ShaderStage.COMPUTE}
-                    | ({"texture": {}} if kind == "texture" else {"buffer": {"type": kind}})
-                    for i, kind in enumerate(kinds.split())
-                ],
-            )
-            for stage, kinds in self._BINDINGS.items()
-        }
+        super().__init__(device)
+        self._compiled: dict[tuple[str, int, bool], wgpu.GPUComputePipeline] = {}
 
-    def compiled(self, channels: int, is_linear: bool) -> dict[str, wgpu.GPUComputePipeline]:
-        variant = channels, is_linear
+    def compiled(self, stage: str, channels: int, is_linear: bool = False) -> wgpu.GPUComputePipeline:
+        variant = stage, channels, is_linear
         if variant not in self._compiled:
-            self._compiled[variant] = {stage: self._compile(stage, *variant) for stage in self._BINDINGS}
+            constants = {"CHANNELS": channels, "LINEAR_SOURCE": is_linear}
+            self._compiled[variant] = self.compile(stage, constants)
         return self._compiled[variant]
 
-    def _compile(self, stage: str, channels: int, is_linear: bool) -> wgpu.GPUComputePipeline:
-        device = self._device()
-        assert device is not None
-        constants = {"CHANNELS": channels, "LINEAR_SOURCE": is_linear}
-        label = f"rfb_gpu {stage}"
-        module = shader_module(device, label, assemble(f"png/{stage}.wgsl", constants), trusted=True)
-        return device.create_compute_pipeline(
-            label=label,
-            layout=device.create_pipeline_layout(bind_group_layouts=[self.bind_group_layouts[stage]]),
-            compute={"module": module, "entry_point": stage},
-        )
+
+class _Rows:
+    """One of the ways to lay a frame's rows out: what of it differs from the others."""
+
+    def __init__(self, number: int, width: int, height: int, channels: int, is_filtered: bool) -> None:
+        self.number = number
+        self.row_bytes = 1 + width * channels
+        self.row_words = -(-(_ROW_PADDING + self.row_bytes) // 4)
+        self.chunks_per_row = -(-self.row_bytes // _CHUNK_BYTES)
+        self.chunks = height * self.chunks_per_row
+        self.groups = -(-self.chunks // _GROUP)
+        self.bytes = height * self.row_words * 4 + 16  # matching and unpacking read some words beyond
+        self.counts = np.zeros(TOKENS, np.uint32)  # of all frames so far: clearing them would cost a command
+        self.new_counts = self.counts  # of the last one
+        self.candidates = _candidates(channels, self.row_bytes, is_filtered)
+        self.distances = [above * self.row_bytes + left for above, left, _ in self.candidates]
+        self.frame: wgpu.GPUBuffer
+        self.count: Stage
+        self.code: list[Stage]
+
+    def numbers(self, width: int, height: int, origin: tuple[int, int], stream_words: int) -> bytes:
+        """The uniform buffer ``Frame``."""
+        words = np.zeros(_FRAME_WORDS, np.int32)
+        words[:11] = [
+            width,
+            height,
+            *origin,
+            self.row_bytes,
+            self.row_words,
+            self.chunks_per_row,
+            self.chunks,
+            stream_words,
+            self.number * TOKENS,
+            len(self.candidates),
+        ]
+        words[12:].reshape(-1, 4)[: len(self.candidates), :3] = self.candidates
+        return words.tobytes()
 
 
 class _Slot:
@@ -121,60 +138,60 @@ class _Slot:
     ) -> None:
         self._device = device
         self.shape = width, height, channels
-        self.row_bytes = 1 + width * channels
-        row_words = -(-(_ROW_PADDING + self.row_bytes) // 4)
-        chunks_per_row = -(-self.row_bytes // _CHUNK_BYTES)
-        chunks = height * chunks_per_row
-        self.groups = -(-chunks // _GROUP)
-        rows_bytes = height * row_words * 4 + 4  # matching reads a word beyond
-        stream_words = -(-height * self.row_bytes * _MOST_BITS_PER_BYTE // 32) + _HEAD_BYTES // 4
-        stream_bytes = 4 * (_STREAM_START + stream_words)
+        self.filtered = _Rows(0, width, height, channels, is_filtered=True)
+        self.unfiltered = _Rows(1, width, height, channels, is_filtered=False)
+        self.indexes = _Rows(2, width, height, 1, is_filtered=False) if channels == 3 else None
+        ways = [self.filtered, self.unfiltered, *([self.indexes] if self.indexes else [])]
+        self._ways = ways
+        self._stream_words = (
+            -(-height * self.filtered.row_bytes * _MOST_BITS_PER_BYTE // 32) + _HEAD_BYTES // 4
+        )
+        stream_bytes = 4 * (_STREAM_START + self._stream_words)
         most = min(device.limits["max-storage-buffer-binding-size"], device.limits["max-buffer-size"])
         if stream_bytes > most:
             raise ValueError(
                 f"a PNG of {width}x{height} pixels needs a buffer of {stream_bytes} bytes, the device's limit "
                 f"max-storage-buffer-binding-size is {most}: request a device with a higher limit"
             )
-        self.statistics_bytes = 4 * (2 * TOKENS + 4 * height)
+        self.statistics_bytes = 4 * (_STATISTICS_ROWS + 6 * height)
         usage = wgpu.BufferUsage
         storage = usage.STORAGE
+        self._stages = stages
         self._buffers: list[wgpu.GPUBuffer] = []
-        self._frames = [
-            self._buffer("frame", 4 * _FRAME_WORDS, usage.UNIFORM | usage.COPY_DST) for _ in range(2)
-        ]
-        self._rows = [self._buffer("rows", rows_bytes, storage) for _ in range(2)]
+        self._rows = [self._buffer("rows", way.bytes, storage) for way in ways]
         self.statistics = self._buffer("statistics", self.statistics_bytes, storage | usage.COPY_SRC)
         self.codes = self._buffer("codes", 4 * (TOKENS + 1), storage | usage.COPY_DST)
-        places = self._buffer("places", 4 * chunks, storage)
-        group_bits = self._buffer("groups", 4 * self.groups, storage)
+        places = self._buffer("places", 4 * max(way.chunks for way in ways), storage)
+        group_bits = self._buffer("groups", 4 * max(way.groups for way in ways), storage)
         self.stream = self._buffer("stream", stream_bytes, storage | usage.COPY_SRC)
         self.counts_staging = self._buffer("staging", self.statistics_bytes, usage.COPY_DST | usage.MAP_READ)
+        self.statistics_copy = Copy(self.statistics, self.counts_staging, self.statistics_bytes)
         self._stream_staging: wgpu.GPUBuffer | None = None
-        self._numbers = [row_words, chunks_per_row, chunks, stream_words]
         self._origin: tuple[int, int] | None = None
-        # Of all frames so far: clearing them would cost a command.
-        self.counts = np.zeros((2, TOKENS), np.uint32)
-        self._candidates = [
-            _candidates(channels, self.row_bytes, is_filtered) for is_filtered in (True, False)
-        ]
-        self.distances = [
-            [above * self.row_bytes + left for above, left, _ in candidates]
-            for candidates in self._candidates
-        ]
-        self._layouts = stages.bind_group_layouts
         self._source: tuple[Any, wgpu.GPUBindGroup] | None = None
-        # Of the filtered rows, and of the unfiltered.
-        self.count_groups, self.measure_groups, self.write_groups = (
-            [
-                self._group(stage, frame, rows, *others)
-                for frame, rows in zip(self._frames, self._rows, strict=True)
+        for way, rows in zip(ways, self._rows, strict=True):
+            way.frame = self._buffer("frame", 4 * _FRAME_WORDS, usage.UNIFORM | usage.COPY_DST)
+            coding = (self.codes, places, group_bits, self.stream)
+            way.count = self._stage("count_tokens", way.groups, way.frame, rows, self.statistics)
+            way.code = [
+                self._stage(name, way.groups, way.frame, rows, *coding)
+                for name in ("measure_chunks", "write_chunks")
             ]
-            for stage, others in (
-                ("count_tokens", (self.statistics,)),
-                ("measure_chunks", (self.codes, places, group_bits, self.stream)),
-                ("write_chunks", (self.codes, places, group_bits, self.stream)),
-            )
-        )
+        self.collect: list[Stage] = []
+        self.index: list[Stage] = []
+        if self.indexes:
+            palette = self._buffer("palette", 4 * (_PLACES + 1), storage)
+            ranks = self._buffer("ranks", 8 * _PLACES, storage)
+            unfiltered = self._rows[1]
+            self.collect = [
+                self._stage("collect_colours", height, self.unfiltered.frame, unfiltered, palette),
+                self._stage("rank_colours", 1, palette, ranks, self.statistics),
+            ]
+            frames = self.indexes.frame, self.unfiltered.frame
+            self.index = [
+                self._stage("index_rows", height, *frames, unfiltered, ranks, self._rows[2], self.statistics),
+                self.indexes.count,
+            ]
         self.busy = False
 
     def _buffer(self, label: str, size: int, usage: int) -> wgpu.GPUBuffer:
@@ -184,35 +201,30 @@ class _Slot:
 
     def _group(self, stage: str, *resources: Any) -> wgpu.GPUBindGroup:
         return self._device.create_bind_group(
-            layout=self._layouts[stage],
+            layout=self._stages.bind_group_layouts[stage],
             entries=[{"binding": i, "resource": each} for i, each in enumerate(resources)],
         )
 
-    def use_source(
-        self, source: wgpu.GPUTexture | wgpu.GPUTextureView, origin: tuple[int, int]
-    ) -> wgpu.GPUBindGroup:
-        """The bind group of the first stage, for frames of this texture."""
+    def _stage(self, name: str, workgroups: int, *resources: Any) -> Stage:
+        pipeline = self._stages.compiled(name, self.shape[2])
+        return Stage(name, pipeline, self._group(name, *resources), (workgroups,))
+
+    def first_stage(
+        self, source: wgpu.GPUTexture | wgpu.GPUTextureView, origin: tuple[int, int], is_linear: bool
+    ) -> Stage:
+        """The one that reads the texture."""
+        width, height, channels = self.shape
         if origin != self._origin:
             self._origin = origin
-            width, height, _ = self.shape
-            for i, candidates in enumerate(self._candidates):
-                numbers = np.zeros(_FRAME_WORDS, np.int32)
-                numbers[:11] = [
-                    width,
-                    height,
-                    *origin,
-                    self.row_bytes,
-                    *self._numbers,
-                    i * TOKENS,
-                    len(candidates),
-                ]
-                numbers[12:].reshape(-1, 4)[: len(candidates), :3] = candidates
-                self._device.queue.write_buffer(self._frames[i], 0, numbers.tobytes())
+            for way in self._ways:
+                numbers = way.numbers(width, height, origin, self._stream_words)
+                self._device.queue.write_buffer(way.frame, 0, numbers)
         if self._source is None or self._source[0]() is not source:
             view = source.create_view() if isinstance(source, wgpu.GPUTexture) else source
-            group = self._group("filter_rows", self._frames[0], view, *self._rows, self.statistics)
+            group = self._group("filter_rows", self.filtered.frame, view, *self._rows[:2], self.statistics)
             self._source = weakref.ref(source), group
-        return self._source[1]
+        pipeline = self._stages.compiled("filter_rows", channels, is_linear)
+        return Stage("filter_rows", pipeline, self._source[1], (height,))
 
     def stream_staging(self, size: int) -> wgpu.GPUBuffer:
         """A buffer that has room for so many bytes of the stream."""
@@ -248,10 +260,10 @@ class PngEncoder:
     a pixel and slot for RGB.
 
     Method: rows filtered by Sub, Up or Paeth, whichever leaves the fewest bits, and runs of bytes or pixels in them; or not
-    filtered at all, and matches also with the row above, which suits flat colours: for the whole frame what takes less. One deflate
-    block, whose Huffman codes are fitted to the frame itself. The tokens are counted on the GPU, their codes made on the CPU, and
-    the bits written on the GPU; in between it waits for a few kB. There is no colour profile in the files: without one, viewers
-    take the numbers as sRGB, which they are.
+    filtered at all, and matches also with the row above, which suits flat colours; or the same with a palette, of up to 256
+    colours: for the whole frame what takes less. One deflate block, whose Huffman codes are fitted to the frame itself. The tokens
+    are counted on the GPU, their codes made on the CPU, and the bits written on the GPU; in between it waits for a few kB. There is
+    no colour profile in the files: without one, viewers take the numbers as sRGB, which they are.
     """
 
     name = "GPU PNG"
@@ -315,29 +327,18 @@ class PngEncoder:
         if self._closed:
             raise RuntimeError("the encoder is closed")
         source = texture
-        if isinstance(texture, wgpu.GPUTextureView):
-            texture = texture.texture
-        check_source(texture, self._device, is_view=source is not texture)
-        x, y, width, height = part_of(texture, rect)
+        texture, (x, y, width, height) = check_source(source, self._device, rect)
         while not self.ready:
             self._in_flight[0].result()
 
         slot = self._free_slot(width, height)
-        pipelines = self._stages.compiled(self._channels, texture.format.endswith("-srgb"))
-        filter_group = slot.use_source(source, (x, y))
-        stages = [
-            Stage("filter_rows", pipelines["filter_rows"], filter_group, (height,)),
-            *(
-                Stage("count_tokens", pipelines["count_tokens"], group, (slot.groups,))
-                for group in slot.count_groups
-            ),
-        ]
-        copy = Copy(slot.statistics, slot.counts_staging, slot.statistics_bytes)
-        submit(self._device, stages, [copy], self._profiler)
+        first = slot.first_stage(source, (x, y), texture.format.endswith("-srgb"))
+        stages = [first, slot.filtered.count, slot.unfiltered.count, *slot.collect]
+        submit(self._device, stages, [slot.statistics_copy], self._profiler)
 
         slot.busy = True
         timings = {"submit": time.perf_counter() - began}
-        future = GPUFuture(self._code_and_collect(slot, pipelines, began, timings))
+        future = GPUFuture(self._code_and_collect(slot, began, timings))
         self._in_flight.append(future)
         return future
 
@@ -365,45 +366,43 @@ class PngEncoder:
         return free
 
     def _code_and_collect(
-        self,
-        slot: _Slot,
-        pipelines: dict[str, wgpu.GPUComputePipeline],
-        began: float,
-        timings: dict[str, float],
+        self, slot: _Slot, began: float, timings: dict[str, float]
     ) -> Generator[Any, None, EncodedFrame]:
         """Waits for the counts, has the stream written with codes that fit them, and puts the file together."""
         width, height, _ = slot.shape
         try:
-            if self._profiler:
-                timings |= self._profiler.read()
+            self._note_times(timings)
             statistics = yield from _mapped(slot.counts_staging, slot.statistics_bytes)
-            all_counts = statistics[: 2 * TOKENS].reshape(2, TOKENS)
-            counts, slot.counts = all_counts - slot.counts, all_counts
+            ways = [slot.filtered, slot.unfiltered]
+            palette = None
+            if slot.indexes and (colours := int(statistics[_STATISTICS_PALETTE])) <= _MOST_COLOURS:
+                # A way more, which is worth another look at the counts.
+                submit(self._device, slot.index, [slot.statistics_copy], self._profiler)
+                self._note_times(timings)
+                statistics = yield from _mapped(slot.counts_staging, slot.statistics_bytes)
+                first = _STATISTICS_PALETTE + 1
+                palette = statistics[first : first + colours].view(np.uint8).reshape(-1, 4)[:, :3]
+                ways.append(slot.indexes)
             # In the thread, like all that takes a millisecond: this one may have to draw.
-            yield (choice := self._thread.submit(_choose_codes, counts, slot.distances))
+            yield (choice := self._thread.submit(_choose, ways, statistics))
             best, codes = choice.result()
-            checksum = adler32(statistics[2 * TOKENS :].reshape(-1, 2, 2)[:, best], slot.row_bytes)
+            checksum = adler32(
+                statistics[_STATISTICS_ROWS:].reshape(-1, 3, 2)[:, best.number], best.row_bytes
+            )
 
             sent = np.append(codes.tokens, np.uint32(codes.start))
             self._device.queue.write_buffer(slot.codes, 0, sent.tobytes())
-            stages = [
-                Stage(
-                    "measure_chunks", pipelines["measure_chunks"], slot.measure_groups[best], (slot.groups,)
-                ),
-                Stage("write_chunks", pipelines["write_chunks"], slot.write_groups[best], (slot.groups,)),
-            ]
             size = 4 * (_STREAM_START + -(-codes.stop // 32))
             staging = slot.stream_staging(size)
-            submit(self._device, stages, [Copy(slot.stream, staging, size)], self._profiler)
-            if self._profiler:
-                second = self._profiler.read()
-                timings |= second | {"gpu": timings["gpu"] + second["gpu"]}
+            submit(self._device, best.code, [Copy(slot.stream, staging, size)], self._profiler)
+            self._note_times(timings)
             yield (promise := staging.map_async("READ_NOSYNC", 0, size))
             promise.sync_wait()
             try:
                 mapped = staging.read_mapped(0, size, copy=False)
                 # The thread reads the mapped memory: it is given back only when that is over.
-                yield (work := self._thread.submit(self._file, slot.shape, codes, mapped, checksum))
+                used = palette if best is slot.indexes else None
+                yield (work := self._thread.submit(self._file, slot.shape, codes, mapped, checksum, used))
                 data = work.result()
             finally:
                 staging.unmap()
@@ -414,20 +413,35 @@ class PngEncoder:
         timings["ready"] = time.perf_counter() - began
         return EncodedFrame(data, width, height, "png", 100, "444", 1, timings)
 
+    def _note_times(self, timings: dict[str, float]) -> None:
+        if self._profiler:
+            for name, seconds in self._profiler.read().items():
+                timings[name] = timings.get(name, 0.0) + seconds
+
     def _file(
-        self, shape: tuple[int, int, int], codes: DeflateCodes, mapped: memoryview, checksum: int
+        self,
+        shape: tuple[int, int, int],
+        codes: DeflateCodes,
+        mapped: memoryview,
+        checksum: int,
+        palette: NDArray[np.uint8] | None,
     ) -> bytes:
         """On the thread: the file; its CRC-32 takes a millisecond a megabyte."""
         if int(np.frombuffer(mapped, np.uint32, 1)[0]) != codes.stop:
             raise RuntimeError("the GPU wrote another number of bits than it counted: please report this")
-        return png_file(*shape, codes.zlib_stream([mapped[4 * _STREAM_START :]], checksum), self._dpi)
+        stream = codes.zlib_stream([mapped[4 * _STREAM_START :]], checksum)
+        return png_file(*shape, stream, self._dpi, palette)
 
 
-def _choose_codes(counts: NDArray[np.uint32], distances: list[list[int]]) -> tuple[int, DeflateCodes]:
-    """Which rows take fewer bits, filtered (0) or unfiltered (1), and the codes for them."""
-    bits = [estimated_bits(*each) for each in zip(counts, distances, strict=True)]
-    best = int(np.argmin(bits))
-    return best, DeflateCodes(counts[best], distances[best])
+def _choose(ways: list[_Rows], statistics: NDArray[np.uint32]) -> tuple[_Rows, DeflateCodes]:
+    """The way that takes the fewest bits, and the codes for it."""
+    bits = []
+    for way in ways:
+        counts = statistics[way.number * TOKENS :][:TOKENS]
+        way.new_counts, way.counts = counts - way.counts, counts
+        bits.append(estimated_bits(way.new_counts, way.distances))
+    best = ways[int(np.argmin(bits))]
+    return best, DeflateCodes(best.new_counts, best.distances)
 
 
 def _mapped(staging: wgpu.GPUBuffer, size: int) -> Generator[Any, None, NDArray[np.uint32]]:

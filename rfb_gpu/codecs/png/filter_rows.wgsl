@@ -162,6 +162,6 @@ fn filter_rows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_in
     atomicAdd(&sums[3], weighted.y);
     workgroupBarrier();
     if (thread < 4u) {
-        statistics[STATISTICS_ROWS + 4u * y + thread] = atomicLoad(&sums[thread]) % ADLER_BASE;
+        statistics[STATISTICS_ROWS + 6u * y + thread] = atomicLoad(&sums[thread]) % ADLER_BASE;
     }
 }

@@ -29,10 +29,11 @@ const STRIPE_ROWS = 64u;
 // A chunk, which a thread codes, is so many bytes of a row: twice the longest match. The row's last chunk may be short.
 const CHUNK_BYTES = 516u;
 
-// `statistics`: how often each token came, of the filtered rows and of the unfiltered; then for each row two sums for Adler-32 of its
-// bytes alone, of the filtered one and of the unfiltered.
+// `statistics`: how often each token came, of the filtered rows, of the unfiltered and of indexes; how many colours there are, and these;
+// then for each row two sums for Adler-32 of its bytes alone, of the filtered one, of the unfiltered and of indexes.
 const TOKENS = 528u;
-const STATISTICS_ROWS = 2u * TOKENS;
+const STATISTICS_PALETTE = 3u * TOKENS;
+const STATISTICS_ROWS = STATISTICS_PALETTE + 272u;
 
 // `stream`: its length in bits, and from the fourth word on the bits, lowest first.
 const STREAM_START = 4u;
