@@ -49,7 +49,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks import notebook
-from benchmarks.notebook import BACKENDS, MARK, ROOM, Lab, execute, parse_size, parse_variable, percentile
+from benchmarks.notebook import (
+    BACKENDS,
+    MARK,
+    ROOM,
+    Lab,
+    execute,
+    parse_quality,
+    parse_size,
+    parse_variable,
+    percentile,
+)
 from benchmarks.shaper import BUFFER_BYTES, Shaper, running_shaper
 
 if TYPE_CHECKING:
@@ -627,14 +637,6 @@ def parse_phase(text: str) -> Phase:
     if not (rate > 0 and 0 <= delay < math.inf and 0 < seconds < math.inf):
         raise ValueError
     return Phase(rate * 1e6, delay / 1000, seconds)
-
-
-def parse_quality(text: str) -> int | tuple[int, int]:
-    """A number, or LOW,HIGH."""
-    numbers = tuple(map(int, text.split(",")))
-    if len(numbers) > 2:
-        raise ValueError
-    return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
 
 
 def parse_arguments() -> argparse.Namespace:

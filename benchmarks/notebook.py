@@ -56,7 +56,7 @@ BACKENDS = {
     "jupyter_rfb": "rendercanvas.jupyter",
 }
 """The module of each backend's RenderCanvas."""
-OWN_OPTIONS = ("encoder", "decoder", "quality", "subsampling", "max_buffered_frames")
+OWN_OPTIONS = ("encoder", "decoder", "quality", "subsampling", "max_buffered_frames", "transport")
 """What only our canvas has; the peers run with their defaults, quality 80."""
 
 HEARTBEAT = 0.005
@@ -639,6 +639,14 @@ def parse_variable(text: str) -> tuple[str, str]:
     return name, value
 
 
+def parse_quality(text: str) -> int | tuple[int, int]:
+    """A number, or LOW,HIGH."""
+    numbers = tuple(map(int, text.split(",")))
+    if len(numbers) > 2:
+        raise ValueError
+    return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
+
+
 def parse_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -662,9 +670,10 @@ def parse_arguments() -> argparse.Namespace:
     own = parser.add_argument_group("rfb_gpu's canvas")
     own.add_argument("--encoder", choices=("auto", "gpu", "cpu"))
     own.add_argument("--decoder", choices=("auto", "webgpu", "browser"))
-    own.add_argument("--quality", type=int)
+    own.add_argument("--quality", type=parse_quality, help="a number, or LOW,HIGH")
     own.add_argument("--subsampling", choices=("444", "420"))
     own.add_argument("--max-buffered-frames", type=int)
+    own.add_argument("--transport", choices=("auto", "comm", "websocket"))
     host = parser.add_argument_group("the host")
     host.add_argument("--gpu", action="store_true", help="the browser shall use the GPU")
     host.add_argument(

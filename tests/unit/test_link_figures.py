@@ -12,9 +12,9 @@ from benchmarks.link import (
     Phase,
     figures,
     parse_phase,
-    parse_quality,
     times_to_shown,
 )
+from benchmarks.notebook import parse_quality
 
 
 @pytest.mark.parametrize("size", [(640, 480), (320, 240), (333, 201)])
