@@ -38,7 +38,6 @@ import inspect
 import itertools
 import json
 import math
-import shutil
 import signal
 import statistics
 import sys
@@ -54,10 +53,9 @@ from benchmarks.notebook import (
     MARK,
     ROOM,
     Lab,
+    add_shared_arguments,
     execute,
-    parse_quality,
     parse_size,
-    parse_variable,
     percentile,
 )
 from benchmarks.shaper import BUFFER_BYTES, Shaper, running_shaper
@@ -659,31 +657,13 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--buffer", type=int, default=BUFFER_BYTES, help="of the link, in bytes")
     parser.add_argument("--json", type=Path, help="written after each backend, with each picture and frame")
     parser.add_argument("--screenshots", type=Path, help="a folder for two of each backend")
-    own = parser.add_argument_group("rfb_gpu's canvas")
-    own.add_argument("--encoder", choices=("auto", "gpu", "cpu"))
-    own.add_argument("--decoder", choices=("auto", "webgpu", "browser"))
-    own.add_argument("--quality", type=parse_quality, help="a number, or LOW,HIGH")
-    own.add_argument("--subsampling")
-    own.add_argument("--max-buffered-frames", type=int)
+    own = add_shared_arguments(parser)
     own.add_argument("--latency-budget", type=float, metavar="SECONDS")
     own.add_argument(
         "--transport",
         default="comm",
         help="the road of the frames, which must go through the link as JupyterLab's own messages do; default comm",
     )
-    host = parser.add_argument_group("the host")
-    host.add_argument("--gpu", action="store_true", help="the browser shall use the GPU")
-    host.add_argument(
-        "--chromium", default=shutil.which("chromium") or "chromium", help="path of the browser"
-    )
-    host.add_argument(
-        "--browser-env", action="append", type=parse_variable, default=[], metavar="NAME=VALUE",
-        help=f"for the browser alone; {several}",
-    )  # fmt: skip
-    host.add_argument(
-        "--browser-flag", action="append", default=[], help=f"as --browser-flag=--NAME; {several}"
-    )
-    host.add_argument("--site", type=Path, help="JupyterLab and the packages are in this folder")
     options = parser.parse_args()
     options.backend = options.backend or ["rfb_gpu", "rendercanvas"]
     options.phase = options.phase or list(DEFAULT_PHASES)

@@ -647,6 +647,31 @@ def parse_quality(text: str) -> int | tuple[int, int]:
     return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
 
 
+def add_shared_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    """What all benchmarks with a notebook ask of our canvas, and of the host. Gives the canvas's group, for more."""
+    several = "several times"
+    own = parser.add_argument_group("rfb_gpu's canvas")
+    own.add_argument("--encoder", choices=("auto", "gpu", "cpu"))
+    own.add_argument("--decoder", choices=("auto", "webgpu", "browser"))
+    own.add_argument("--quality", type=parse_quality, help="a number, or LOW,HIGH")
+    own.add_argument("--subsampling")
+    own.add_argument("--max-buffered-frames", type=int)
+    host = parser.add_argument_group("the host")
+    host.add_argument("--gpu", action="store_true", help="the browser shall use the GPU")
+    host.add_argument(
+        "--chromium", default=shutil.which("chromium") or "chromium", help="path of the browser"
+    )
+    host.add_argument(
+        "--browser-env", action="append", type=parse_variable, default=[], metavar="NAME=VALUE",
+        help=f"for the browser alone, e.g. LD_LIBRARY_PATH and FONTCONFIG_FILE; {several}",
+    )  # fmt: skip
+    host.add_argument(
+        "--browser-flag", action="append", default=[], help=f"as --browser-flag=--NAME; {several}"
+    )
+    host.add_argument("--site", type=Path, help="JupyterLab and the packages are in this folder")
+    return own
+
+
 def parse_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -667,26 +692,8 @@ def parse_arguments() -> argparse.Namespace:
         "--check-pixels", action="store_true", help="compare the page's picture with the kernel's"
     )
     parser.add_argument("--screenshots", type=Path, help="a folder for one of each case")
-    own = parser.add_argument_group("rfb_gpu's canvas")
-    own.add_argument("--encoder", choices=("auto", "gpu", "cpu"))
-    own.add_argument("--decoder", choices=("auto", "webgpu", "browser"))
-    own.add_argument("--quality", type=parse_quality, help="a number, or LOW,HIGH")
-    own.add_argument("--subsampling", choices=("444", "420"))
-    own.add_argument("--max-buffered-frames", type=int)
+    own = add_shared_arguments(parser)
     own.add_argument("--transport", choices=("auto", "comm", "websocket"))
-    host = parser.add_argument_group("the host")
-    host.add_argument("--gpu", action="store_true", help="the browser shall use the GPU")
-    host.add_argument(
-        "--chromium", default=shutil.which("chromium") or "chromium", help="path of the browser"
-    )
-    host.add_argument(
-        "--browser-env", action="append", type=parse_variable, default=[], metavar="NAME=VALUE",
-        help=f"for the browser alone, e.g. LD_LIBRARY_PATH and FONTCONFIG_FILE; {several}",
-    )  # fmt: skip
-    host.add_argument(
-        "--browser-flag", action="append", default=[], help=f"as --browser-flag=--NAME; {several}"
-    )
-    host.add_argument("--site", type=Path, help="JupyterLab and the packages are in this folder")
     options = parser.parse_args()
     options.scene = options.scene or ["mesh"]
     options.backend = options.backend or list(BACKENDS)

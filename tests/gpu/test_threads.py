@@ -320,6 +320,18 @@ def test_a_live_canvas_draws_and_reacts_while_a_cell_runs_on_its_thread_only(liv
     assert set(scene.names) == {"rfb_gpu live"}
 
 
+def on_each_frame(page, action):
+    """Calls ``action(message)`` on the thread that a frame comes on."""
+    receive = page.receive
+
+    def received(message, buffers):
+        receive(message, buffers)
+        if message["type"] == "frame":
+            action(message)
+
+    page.receive = received
+
+
 @pytest.mark.parametrize("encoder", ["gpu", "cpu"])
 def test_a_live_canvas_goes_on_at_a_bounded_rate_where_a_cell_keeps_all_acks(run, encoder):
     """Messages come on the main thread only, as in VS Code."""
@@ -328,14 +340,7 @@ def test_a_live_canvas_goes_on_at_a_bounded_rate_where_a_cell_keeps_all_acks(run
         Scene(canvas)
         page = Page(canvas, ack=False)
         loop = asyncio.get_running_loop()
-        receive = page.receive
-
-        def received(message, buffers):
-            receive(message, buffers)
-            if message["type"] == "frame":
-                loop.call_soon_threadsafe(page.ack)
-
-        page.receive = received
+        on_each_frame(page, lambda message: loop.call_soon_threadsafe(page.ack))
         page.open()
         await page.wait_frames(10)
         shown = len(page.frames)
@@ -354,15 +359,12 @@ def test_a_live_canvas_does_not_flood_a_page_that_is_slow_to_acknowledge(run):
         Scene(canvas)
         page = Page(canvas, ack=False)
         loop = asyncio.get_running_loop()
-        receive = page.receive
 
-        def received(message, buffers):
-            receive(message, buffers)
-            if message["type"] == "frame":
-                fields = {"type": "ack", "frame": message["id"], "received": 1, "shown": 1}
-                loop.call_soon_threadsafe(loop.call_later, 0.5, lambda: page.send(**fields))
+        def acknowledge_late(message):
+            fields = {"type": "ack", "frame": message["id"], "received": 1, "shown": 1}
+            loop.call_soon_threadsafe(loop.call_later, 0.5, lambda: page.send(**fields))
 
-        page.receive = received
+        on_each_frame(page, acknowledge_late)
         page.open()
         await page.wait_frames(3)
         await asyncio.sleep(0.5)
