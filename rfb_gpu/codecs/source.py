@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import wgpu
 
-__all__ = ["check_source"]
+__all__ = ["Part", "check_source"]
 
 MAX_SIDE = 65535
 """Of a JPEG, pixels; PNG and textures are held to the same."""
 FORMATS = ("rgba8unorm", "rgba8unorm-srgb", "bgra8unorm", "bgra8unorm-srgb")
 
 Part = tuple[int, int, int, int]
+"""x, y, width and height, in pixels."""
 
 
 def check_source(

@@ -1,6 +1,6 @@
 """Textures to JPEG files on the GPU: three compute passes, and a readback of nothing but the compressed bytes.
 
-:meth:`JpegEncoder.encode` reads from top to bottom as the list of what the GPU does. The stages are the ``.wgsl`` files beside
+:meth:`JpegEncoder._encode` reads from top to bottom as the list of what the GPU does. The stages are the ``.wgsl`` files beside
 this one; the bytes around the entropy-coded stream are made in :mod:`.bitstream`. This module knows nothing of canvases.
 """
 
@@ -20,9 +20,10 @@ from numpy.typing import ArrayLike
 
 from ...readback import GPUFuture, Readback
 from ..frame import EncodedFrame
-from ..passes import Copy, Profiler, Stage, submit
-from ..source import check_source
+from ..passes import Copy, Stage, submit
+from ..source import Part
 from ..stages import Stages
+from ..texture_encoder import TextureEncoder
 from .bitstream import FIRST_ENTRY_WORK, Layout, entry_work, file_head, index_markers
 from .huffman import HISTOGRAM_PARTS, STANDARD_TABLES, AdaptiveHuffman
 from .settings import JpegSettings
@@ -342,7 +343,7 @@ class _Plan:
             self.destroy()
 
 
-class JpegEncoder(JpegSettings):
+class JpegEncoder(TextureEncoder, JpegSettings):
     """Encodes textures to baseline JPEG files on the device that holds them.
 
     Arguments:
@@ -387,71 +388,29 @@ class JpegEncoder(JpegSettings):
         dpi: int | None = None,
         profile: bool | str = False,
     ) -> None:
-        if not isinstance(device, wgpu.GPUDevice):
-            raise TypeError(f"device must be a wgpu.GPUDevice, not {type(device).__name__}")
-        if slots < 1:
-            raise ValueError(f"slots must be 1 or more, not {slots}")
-        if dpi is not None and not 1 <= dpi <= 65535:
-            raise ValueError(f"dpi must be from 1 to 65535 or None, not {dpi}")
+        super().__init__(device, slots=slots, dpi=dpi, profile=profile)
         if huffman not in ("adaptive", "standard"):
             raise ValueError(f"huffman must be 'adaptive' or 'standard', not {huffman!r}")
-        self._device = device
         self._stages = _Stages.of(device)
         self.quality = quality
         self.subsampling = subsampling
         self.scale = scale
-        self._slot_count = slots
         self._quantisers = b"" if quantisation is None else check_quantisation(quantisation).tobytes()
         self._huffman = AdaptiveHuffman() if huffman == "adaptive" else None
         self._entry_work = FIRST_ENTRY_WORK
-        self._dpi = dpi
         self._plan: _Plan | None = None
-        self._in_flight: deque[GPUFuture[EncodedFrame]] = deque()
-        self._closed = False
-        self._profiler = Profiler(device, profile) if profile else None
 
-    @property
-    def ready(self) -> bool:
-        """Whether a slot is free, so that :meth:`encode` returns at once."""
-        self._forget_done()
-        return len(self._in_flight) < self._slot_count
-
-    def encode(
-        self,
-        texture: wgpu.GPUTexture | wgpu.GPUTextureView,
-        *,
-        rect: tuple[int, int, int, int] | None = None,
+    def _encode(
+        self, source: wgpu.GPUTexture | wgpu.GPUTextureView, is_linear: bool, part: Part, began: float
     ) -> GPUFuture[EncodedFrame]:
-        """Encodes what the texture holds once all work submitted so far is done.
-
-        The texture may be drawn to, and destroyed, right after this call; not destroyed before it, which wgpu answers by ending
-        the process. Returns at once, except when all slots are in flight: then it first waits for the oldest frame.
-
-        Arguments:
-            texture: 2D, ``rgba8unorm`` or ``bgra8unorm`` or their ``-srgb`` forms, with usage ``TEXTURE_BINDING``. Its
-                8-bit numbers are taken as sRGB-encoded, with either form. Of a texture with layers, a 2D view of one, of its
-                first mip level.
-            rect: x, y, width and height in pixels of the part to encode; None for all of it.
-
-        Raises:
-            TypeError, ValueError: the texture cannot be encoded; the message says what to change.
-            RuntimeError: the encoder is closed.
-        """
-        began = time.perf_counter()
-        if self._closed:
-            raise RuntimeError("the encoder is closed")
-        source = texture
-        texture, (x, y, width, height) = check_source(source, self._device, rect)
-        while not self.ready:
-            self._in_flight[0].result()
-
+        x, y, width, height = part
         layout = _layout(-(-width // self._scale), -(-height // self._scale), self._subsampling)
         quantisers = self._quantisers or _quantisers(self._quality)
         huffman = self._huffman.tables if self._huffman else STANDARD_TABLES
         plan = self._plan_for(layout, quantisers)
         slot = next(slot for slot in plan.slots if not slot.busy)
         groups = self._bind_groups(plan, source)[plan.slots.index(slot)]
-        variant = self._variant(layout, texture, quantisers)
+        variant = self._variant(layout, is_linear, quantisers)
         encode_span, place_spans, write_stream = self._stages.compiled(layout, variant)
         plan.use_tables(quantisers, huffman)
         plan.use_source((x, y), (x + width - 1, y + height - 1))
@@ -470,11 +429,9 @@ class JpegEncoder(JpegSettings):
 
         slot.busy = True
         submitted = time.perf_counter()
-        future = GPUFuture(
+        return GPUFuture(
             self._collect(plan, slot, quantisers, huffman, self._quality, self._scale, began, submitted)
         )
-        self._in_flight.append(future)
-        return future
 
     def close(self) -> None:
         """Frees all buffers, those of frames in flight as soon as these are done."""
@@ -482,10 +439,6 @@ class JpegEncoder(JpegSettings):
         if self._plan is not None:
             self._plan.retire()
             self._plan = None
-
-    def _forget_done(self) -> None:
-        while self._in_flight and self._in_flight[0].done():
-            self._in_flight.popleft()
 
     def _plan_for(self, layout: Layout, quantisers: bytes) -> _Plan:
         mcu_bits = _worst_case_mcu_bits(layout, quantisers)
@@ -496,11 +449,11 @@ class JpegEncoder(JpegSettings):
             self._plan = plan
         return self._plan
 
-    def _variant(self, layout: Layout, texture: wgpu.GPUTexture, quantisers: bytes) -> _Variant:
+    def _variant(self, layout: Layout, is_linear: bool, quantisers: bytes) -> _Variant:
         return _Variant(
             layout.subsampling,
             self._scale,
-            texture.format.endswith("-srgb"),
+            is_linear,
             self._huffman is not None,
             _needs_wide_levels(quantisers),
         )

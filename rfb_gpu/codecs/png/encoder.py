@@ -1,6 +1,6 @@
 """Textures to PNG files on the GPU: filters and token counts, codes made to measure on the CPU, then the bits.
 
-:meth:`PngEncoder.encode` and the generator that follows it read from top to bottom as the list of what the GPU does. The stages
+:meth:`PngEncoder._encode` and the generator that follows it read from top to bottom as the list of what the GPU does. The stages
 are the ``.wgsl`` files beside this one; the codes and the bytes around the compressed ones are made in :mod:`.deflate`. This module
 knows nothing of canvases.
 """
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections import deque
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
@@ -20,9 +19,10 @@ from numpy.typing import NDArray
 
 from ...readback import GPUFuture
 from ..frame import EncodedFrame
-from ..passes import Copy, Profiler, Stage, submit
-from ..source import check_source
+from ..passes import Copy, Stage, submit
+from ..source import Part
 from ..stages import Stages
+from ..texture_encoder import TextureEncoder
 from .deflate import (
     LONGEST_DISTANCE,
     MOST_DISTANCES,
@@ -242,7 +242,7 @@ class _Slot:
         self._buffers.clear()
 
 
-class PngEncoder:
+class PngEncoder(TextureEncoder):
     """Encodes textures to PNG files on the device that holds them.
 
     Arguments:
@@ -277,70 +277,26 @@ class PngEncoder:
         dpi: int | None = None,
         profile: bool | str = False,
     ) -> None:
-        if not isinstance(device, wgpu.GPUDevice):
-            raise TypeError(f"device must be a wgpu.GPUDevice, not {type(device).__name__}")
+        super().__init__(device, slots=slots, dpi=dpi, profile=profile)
         if channels not in CHANNELS:
             raise ValueError(f"channels must be one of {', '.join(map(repr, CHANNELS))}, not {channels!r}")
-        if slots < 1:
-            raise ValueError(f"slots must be 1 or more, not {slots}")
-        if dpi is not None and not 1 <= dpi <= 65535:
-            raise ValueError(f"dpi must be from 1 to 65535 or None, not {dpi}")
-        self._device = device
         self._stages = _Stages.of(device)
         self._channels = CHANNELS[channels]
-        self._slot_count = slots
-        self._dpi = dpi
         self._slots: list[_Slot] = []
-        self._in_flight: deque[GPUFuture[EncodedFrame]] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rfb_gpu PNG")
-        self._closed = False
-        self._profiler = Profiler(device, profile) if profile else None
 
-    @property
-    def ready(self) -> bool:
-        """Whether a slot is free, so that :meth:`encode` returns at once."""
-        while self._in_flight and self._in_flight[0].done():
-            self._in_flight.popleft()
-        return len(self._in_flight) < self._slot_count
-
-    def encode(
-        self,
-        texture: wgpu.GPUTexture | wgpu.GPUTextureView,
-        *,
-        rect: tuple[int, int, int, int] | None = None,
+    def _encode(
+        self, source: wgpu.GPUTexture | wgpu.GPUTextureView, is_linear: bool, part: Part, began: float
     ) -> GPUFuture[EncodedFrame]:
-        """Encodes what the texture holds once all work submitted so far is done.
-
-        The texture may be drawn to, and destroyed, right after this call; not destroyed before it, which wgpu answers by ending
-        the process. Returns at once, except when all slots are in flight: then it first waits for the oldest frame.
-
-        Arguments:
-            texture: 2D, ``rgba8unorm`` or ``bgra8unorm`` or their ``-srgb`` forms, with usage ``TEXTURE_BINDING``. Of a texture
-                with layers, a 2D view of one, of its first mip level.
-            rect: x, y, width and height in pixels of the part to encode; None for all of it.
-
-        Raises:
-            TypeError, ValueError: the texture cannot be encoded; the message says what to change.
-            RuntimeError: the encoder is closed.
-        """
-        began = time.perf_counter()
-        if self._closed:
-            raise RuntimeError("the encoder is closed")
-        source = texture
-        texture, (x, y, width, height) = check_source(source, self._device, rect)
-        while not self.ready:
-            self._in_flight[0].result()
-
+        x, y, width, height = part
         slot = self._free_slot(width, height)
-        first = slot.first_stage(source, (x, y), texture.format.endswith("-srgb"))
+        first = slot.first_stage(source, (x, y), is_linear)
         stages = [first, slot.filtered.count, slot.unfiltered.count, *slot.collect]
         submit(self._device, stages, [slot.statistics_copy], self._profiler)
 
         slot.busy = True
         timings = {"submit": time.perf_counter() - began}
-        future = GPUFuture(self._code_and_collect(slot, began, timings))
-        self._in_flight.append(future)
-        return future
+        return GPUFuture(self._code_and_collect(slot, began, timings))
 
     def close(self) -> None:
         """Frees all buffers, those of frames in flight as soon as these are done."""
