@@ -7,7 +7,7 @@ import wgpu
 __all__ = ["Part", "check_source"]
 
 MAX_SIDE = 65535
-"""Of a JPEG, pixels; PNG and textures are held to the same."""
+"""Pixels. T.81: width and height of a JPEG are 16-bit fields; no texture is as large, so PNG loses nothing by it."""
 FORMATS = ("rgba8unorm", "rgba8unorm-srgb", "bgra8unorm", "bgra8unorm-srgb")
 
 Part = tuple[int, int, int, int]

@@ -51,9 +51,6 @@ _LUMA_SAMPLING = {"444": (1, 1), "422": (2, 1), "420": (2, 2), "gray": (1, 1)}
 
 SUBSAMPLINGS = ("444", "422", "420", "gray")
 
-MAX_SIDE = 65535
-"""T.81: width and height are 16-bit fields."""
-
 INDEX_ENTRIES_PER_MARKER = 21_000
 INDEX_BUDGET = 1 / 80
 """An index may take this share of the entropy-coded bytes; without it, decoders start at restart markers only."""
