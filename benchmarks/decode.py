@@ -444,7 +444,8 @@ globalThis.benchmark = (() => {
 
   return {
     async start() {
-      gpu = await decoding.acquireGpu(true)
+      // A browser that has just started may be late with its GPU.
+      gpu = await decoding.acquireGpu(true).catch(error => error.started ?? Promise.reject(error))
       presenter = await decoding.GpuPresenter.create(gpu)
       direct = await startDirect()
       load = await startLoad()

@@ -27,6 +27,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import dataclasses
 import itertools
 import json
 import os
@@ -129,6 +130,7 @@ class Probe:
             physical_size=list(self.canvas.get_physical_size()),
             kernel_adapter=self._adapter(),
             canvas=getattr(self.canvas, "describe", lambda: "")(),
+            stations=self._stations(),
         )
 
     def fit(self) -> None:
@@ -202,6 +204,11 @@ class Probe:
     def _adapter(self) -> str:
         info = self._renderer.device.adapter.info
         return f"{info['device']} ({info['adapter_type']}, {info['backend_type']})"
+
+    def _stations(self) -> dict[str, Any] | None:
+        """Our canvas's own figures, whose times are of the stations of a frame's way."""
+        stats = getattr(self.canvas, "stats", None)
+        return None if stats is None else dataclasses.asdict(stats)
 
     @staticmethod
     def _report(**values: Any) -> None:

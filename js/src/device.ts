@@ -11,6 +11,12 @@ const SHARE_KEY = Symbol.for("rfb_gpu.gpu.v1");
 
 /** requestAdapter has been seen to hang behind a stuck GPU process; the picture must not wait for that. */
 const START_TIMEOUT_MS = 8000;
+/**
+ * A browser whose GPU process is still starting says that there is no adapter, and a second later has one. It is asked again after
+ * these times; pictures wait for the first few only.
+ */
+const ADAPTER_WAITS_MS = [100, 200, 400, 800, 1600, 3200] as const;
+const ADAPTER_PATIENCE = 2;
 /** A device that is lost sooner than this after the one before it would only be lost again. */
 const MIN_HEALTHY_MS = 60_000;
 
@@ -48,14 +54,21 @@ export async function acquireGpu(allowSoftware: boolean): Promise<Gpu> {
   if (share.givenUp !== null) {
     throw new Error(share.givenUp);
   }
-  const started = start(share, allowSoftware);
-  return Promise.race([started, lateness(started)]);
+  return new Promise((resolve, reject) => {
+    const isSlow = (reason: string) => reject(new SlowStart(reason, started));
+    const timer = setTimeout(isSlow, START_TIMEOUT_MS, "the GPU did not start in time");
+    const started = start(share, allowSoftware, isSlow);
+    started.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
 }
 
 /** The GPU takes too long to wait for it; it may start yet. */
 export class SlowStart extends Error {
-  constructor(readonly started: Promise<Gpu>) {
-    super("the GPU did not start in time");
+  constructor(
+    reason: string,
+    readonly started: Promise<Gpu>,
+  ) {
+    super(reason);
   }
 }
 
@@ -67,7 +80,7 @@ export function once<P>(gpu: Gpu, source: string, make: () => Promise<P>): Promi
   return pipeline;
 }
 
-async function start(share: Share, allowSoftware: boolean): Promise<Gpu> {
+async function start(share: Share, allowSoftware: boolean, isSlow: (reason: string) => void): Promise<Gpu> {
   if (!navigator.gpu) {
     throw new Error(
       window.isSecureContext
@@ -76,16 +89,28 @@ async function start(share: Share, allowSoftware: boolean): Promise<Gpu> {
     );
   }
   // Each canvas asks for an adapter of its own, as one may accept a software adapter where another must not.
-  const adapter = await navigator.gpu.requestAdapter();
-  if (!adapter) {
-    throw new Error("the browser offers no GPU (no WebGPU adapter)");
-  }
+  const adapter = await findAdapter(isSlow);
   if (!allowSoftware && isSoftware(adapter.info)) {
     // The browser's own decoder is native code on all cores: shaders on a CPU are several times slower.
     throw new Error(`WebGPU runs on the CPU here (${describe(adapter.info)})`);
   }
   share.gpu ??= openDevice(share, adapter);
   return share.gpu;
+}
+
+async function findAdapter(isSlow: (reason: string) => void): Promise<GPUAdapter> {
+  const reason = "the browser offers no GPU (no WebGPU adapter)";
+  for (const [asked, wait] of [...ADAPTER_WAITS_MS, 0].entries()) {
+    const adapter = await navigator.gpu.requestAdapter();
+    if (adapter) {
+      return adapter;
+    }
+    if (asked >= ADAPTER_PATIENCE) {
+      isSlow(reason);
+    }
+    await new Promise((resolve) => setTimeout(resolve, wait));
+  }
+  throw new Error(reason);
 }
 
 async function openDevice(share: Share, adapter: GPUAdapter): Promise<Gpu> {
@@ -144,13 +169,4 @@ export function messageOf(error: unknown): string {
 
 function firstLine(text: string): string {
   return text.split("\n", 1)[0]!.slice(0, 300).replace(/\.$/, "");
-}
-
-/** Rejects when the GPU is late. */
-function lateness(started: Promise<Gpu>): Promise<never> {
-  return new Promise((_, reject) => {
-    const timer = setTimeout(() => reject(new SlowStart(started)), START_TIMEOUT_MS);
-    const settled = () => clearTimeout(timer);
-    started.then(settled, settled);
-  });
 }
