@@ -399,8 +399,9 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                     message.epoch,
                     message.frame,
                     now,
-                    dropped=message.dropped,
                     arrivals=message.arrivals,
+                    waits=message.waits,
+                    turns=message.turns,
                 )
                 self._rfb_count_acks(message, answered)
             case DecoderReport():
@@ -599,9 +600,9 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._rfb_encoding += 1
         self._rfb_newest_encoding = future
         draw = self._rfb_draws
-        began, self._rfb_draw_began = self._rfb_draw_began, None
+        drawn, self._rfb_draw_began = self._rfb_draw_began, None
         # A forced draw is the program's own.
-        held = time.perf_counter() - began - self._rfb_draw_seconds if began is not None else 0.0
+        held = time.perf_counter() - drawn - self._rfb_draw_seconds if drawn is not None else 0.0
 
         def deliver(future: GPUFuture[EncodedFrame]) -> None:
             began = time.perf_counter()
@@ -622,7 +623,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                 # costs something only where it saves more.
                 if last is None or frame.data != last.data:
                     self._rfb_changed()
-                    self._rfb_deliver(frame, final=False)
+                    self._rfb_deliver(frame, final=False, began=drawn)
                 else:
                     self._rfb_meter.add("unchanged", began, 1)
                 self._rfb_sent_draw = draw
@@ -723,7 +724,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             return self._rfb_array_encoder("png").encode_array(self._rfb_last_array)
         return None
 
-    def _rfb_deliver(self, frame: EncodedFrame, *, final: bool) -> None:
+    def _rfb_deliver(self, frame: EncodedFrame, *, final: bool, began: float | None = None) -> None:
         fit = "exact" if isinstance(self._canvas_context, EncodingContext) else "stretch"
         self._rfb_frame_id += 1
         self._rfb_last_frame = (frame, fit, final)
@@ -734,18 +735,25 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                     del self._rfb_unconfirmed[next(iter(self._rfb_unconfirmed))]
             began = time.perf_counter()
             self._rfb_meter.sent(began, len(frame), is_final=final)
-            self._rfb_send(frame, fit, final)
+            self._rfb_send(frame, fit, final, began=began)
             self._rfb_meter.add("send", began, time.perf_counter() - began)
             if self._show_stats and began - self._rfb_stats_told >= STATS_SECONDS:
                 self._rfb_stats_told = began
                 self.send(stats_message(self.stats.overlay()))
 
-    def _rfb_send(self, frame: EncodedFrame, fit: str, final: bool, view: str | None = None) -> None:
+    def _rfb_send(
+        self,
+        frame: EncodedFrame,
+        fit: str,
+        final: bool,
+        view: str | None = None,
+        began: float | None = None,
+    ) -> None:
         now = time.perf_counter()
         leads = [name for name in self._rfb_views.due_leads(len(frame), now) if view in (None, name)]
         for name in leads:
             self._rfb_roads.tell(name, lead_message(self._rfb_frame_id, name), self.send)
-        self._rfb_views.sent(self._rfb_frame_id, now, view, size=len(frame), leads=leads)
+        self._rfb_views.sent(self._rfb_frame_id, now, view, began=began, size=len(frame), leads=leads)
         message = frame_message(
             self._rfb_frame_id,
             codec=frame.codec,

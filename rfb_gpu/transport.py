@@ -314,6 +314,9 @@ class _Server:
         if road is None:
             await connection.close(REFUSED, "the first message must be the token of an open canvas")
             return
+        # asyncio sets this for sockets that it makes itself. Without it the end of a frame waits until the page's system
+        # acknowledges its beginning, which that puts off, or until the next frame.
+        connection.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link = Link(self.loop, connection)
         road._links.add(link)
         link._put(ACCEPTED)

@@ -11,7 +11,7 @@ export const ACK_DELAY_MS = 25;
 export const DEFAULT_WINDOW = 2;
 
 /** More come only while nothing is acknowledged: a hidden tab, for example. */
-const MAX_ARRIVALS = 64;
+const MAX_TIMES = 64;
 
 /** The part of the page's clock that is needed here; tests bring their own. */
 export interface Timers {
@@ -29,6 +29,8 @@ export class AckBatcher {
   #dropped = 0;
   #decodeMs: number[] = [];
   #presentMs: number[] = [];
+  #waits: number[] = [];
+  #turns: (number | null)[] = [];
   #timer: number | null = null;
 
   constructor(
@@ -45,7 +47,7 @@ export class AckBatcher {
   received(id: number, ms: number): void {
     this.#received += 1;
     this.#arrivals.push([id, rounded(ms), this.#lead?.id === id ? rounded(this.#lead.ms) : null]);
-    if (this.#arrivals.length > MAX_ARRIVALS) {
+    if (this.#arrivals.length > MAX_TIMES) {
       this.#arrivals.shift();
     }
   }
@@ -59,11 +61,23 @@ export class AckBatcher {
     this.#dropped += 1;
   }
 
-  /** A frame was shown. */
-  shown(id: number, presentMs: number): void {
+  /** A frame was shown, which had waited so long for its turn and was shown so long after its arrival. */
+  shown(id: number, waitMs: number, presentMs: number): void {
     this.#shown += 1;
+    this.#waits.push(rounded(waitMs));
     this.#presentMs.push(presentMs);
     this.#settle(id);
+  }
+
+  /**
+   * So long after the beginning of a turn the next could begin, and a frame was there for it, or not: from this the kernel knows
+   * when to draw. A turn without a frame may look shorter than any with one.
+   */
+  turned(ms: number, hadFrame: boolean): void {
+    this.#turns.push(hadFrame ? rounded(ms) : null);
+    if (this.#turns.length > MAX_TIMES) {
+      this.#turns.shift();
+    }
   }
 
   /** A frame could not be shown. */
@@ -88,6 +102,8 @@ export class AckBatcher {
     this.#arrivals = [];
     this.#decodeMs = [];
     this.#presentMs = [];
+    this.#waits = [];
+    this.#turns = [];
   }
 
   #settle(id: number): void {
@@ -107,6 +123,8 @@ export class AckBatcher {
       shown: this.#shown,
       dropped: this.#dropped,
       arrivals: this.#arrivals,
+      waits: this.#waits,
+      turns: this.#turns,
       decode_ms: median(this.#decodeMs),
       present_ms: median(this.#presentMs),
     };

@@ -23,6 +23,9 @@ const MIN_HEALTHY_MS = 60_000;
 /** Above the default limits, what large frames need. More costs nothing where the adapter has it. */
 const WANTED_LIMITS = ["maxTextureDimension2D", "maxBufferSize", "maxStorageBufferBindingSize"] as const;
 
+/** The picture can then be made in the format of a canvas, and be copied to it. */
+const WANTED_FEATURES = ["bgra8unorm-storage"] as const;
+
 /** Adapters that compute on the CPU, by the names that they have in their info. */
 const SOFTWARE = /swiftshader|llvmpipe|lavapipe|microsoft basic render/i;
 
@@ -116,7 +119,8 @@ async function findAdapter(isSlow: (reason: string) => void): Promise<GPUAdapter
 async function openDevice(share: Share, adapter: GPUAdapter): Promise<Gpu> {
   try {
     const requiredLimits = Object.fromEntries(WANTED_LIMITS.map((name) => [name, adapter.limits[name]]));
-    const device = await adapter.requestDevice({ label: "rfb_gpu", requiredLimits });
+    const requiredFeatures = WANTED_FEATURES.filter((name) => adapter.features.has(name));
+    const device = await adapter.requestDevice({ label: "rfb_gpu", requiredFeatures, requiredLimits });
     return { device, adapter: describe(adapter.info), pipelines: new Map(), failed: watch(share, device) };
   } catch (error) {
     share.gpu = null;

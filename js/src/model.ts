@@ -63,6 +63,8 @@ export class CanvasModel implements ViewOwner, RoadOwner {
   #scheduled: { frame: number; timer: number } | null = null;
   #decoding = false;
   #unfinished = 0;
+  /** When the last turn began; null once it is known when the next could have. */
+  #turn: number | null = null;
 
   #visible = false;
   #lastResize: RenderviewEvent | null = null;
@@ -349,24 +351,31 @@ export class CanvasModel implements ViewOwner, RoadOwner {
     this.#schedule();
   }
 
-  /** Has the newest frame shown with the next animation frame, if the decoder is ready for it. */
+  /**
+   * Has the newest frame shown with the next animation frame, if the decoder is ready for it. After a turn that is done without
+   * one as well, to learn when the next could begin.
+   */
   #schedule(): void {
     if (
       this.#scheduled ||
       this.#decoding ||
-      this.#mailbox.isEmpty ||
+      (this.#mailbox.isEmpty && this.#turn === null) ||
       !this.#presenter ||
       this.#unfinished >= MAX_UNFINISHED
     ) {
       return;
     }
-    const run = () => {
+    const run = (isTurn: boolean) => {
       this.#unschedule();
+      if (isTurn && this.#turn !== null) {
+        this.#acks.turned(performance.now() - this.#turn, !this.#mailbox.isEmpty);
+      }
+      this.#turn = null;
       void this.#showNewest();
     };
     this.#scheduled = {
-      frame: window.requestAnimationFrame(run),
-      timer: window.setTimeout(run, FRAME_TIMEOUT_MS),
+      frame: window.requestAnimationFrame(() => run(true)),
+      timer: window.setTimeout(run, FRAME_TIMEOUT_MS, false),
     };
   }
 
@@ -386,6 +395,7 @@ export class CanvasModel implements ViewOwner, RoadOwner {
     }
     this.#decoding = true;
     const started = performance.now();
+    this.#turn = started;
     try {
       await presenter.decode(frame);
       if (presenter !== this.#presenter) {
@@ -400,7 +410,7 @@ export class CanvasModel implements ViewOwner, RoadOwner {
           view.stats?.frame(performance.now());
         }
       }
-      this.#acks.shown(frame.id, performance.now() - frame.arrived);
+      this.#acks.shown(frame.id, started - frame.arrived, performance.now() - frame.arrived);
       this.#setError("decode", "");
       this.#reportMethod(presenter.method);
       this.#untilDone(presenter, started);

@@ -5,7 +5,7 @@
 
 import { JpegError } from "./decoders/bitstream";
 import { BrowserDecoder, type Decoded, decodeToBitmap } from "./decoders/browser";
-import { JpegDecoder } from "./decoders/jpeg";
+import { JpegDecoder, type PictureFormat } from "./decoders/jpeg";
 import { type Gpu, once } from "./device";
 import type { DecoderName, Fit, Frame, RoadName } from "./protocol";
 import blitWgsl from "./shaders/blit.wgsl";
@@ -85,8 +85,9 @@ export class GpuPresenter implements Presenter {
   readonly method = "";
   readonly #device: GPUDevice;
   readonly #jpeg: JpegDecoder;
-  readonly #format = navigator.gpu.getPreferredCanvasFormat();
-  readonly #blit: GPURenderPipeline;
+  readonly #format: GPUTextureFormat;
+  /** Where the device cannot make pictures in the format of its canvases. Else they are copied, which no GPU is slow at. */
+  readonly #blit: GPURenderPipeline | null;
   readonly #contexts = new WeakMap<HTMLCanvasElement, GPUCanvasContext>();
   #texture: GPUTexture | null = null;
   #bindings: GPUBindGroup | null = null;
@@ -95,13 +96,20 @@ export class GpuPresenter implements Presenter {
 
   /** Resolves once all shaders are compiled; rejects if one is refused. */
   static async create(gpu: Gpu): Promise<GpuPresenter> {
-    const [jpeg, blit] = await Promise.all([JpegDecoder.create(gpu), blitPipeline(gpu)]);
-    return new GpuPresenter(gpu, jpeg, blit);
+    const canvas = navigator.gpu.getPreferredCanvasFormat() as PictureFormat;
+    const picture =
+      canvas === "rgba8unorm" || gpu.device.features.has("bgra8unorm-storage") ? canvas : "rgba8unorm";
+    const [jpeg, blit] = await Promise.all([
+      JpegDecoder.create(gpu, picture),
+      picture === canvas ? null : blitPipeline(gpu),
+    ]);
+    return new GpuPresenter(gpu, jpeg, picture, blit);
   }
 
-  private constructor(gpu: Gpu, jpeg: JpegDecoder, blit: GPURenderPipeline) {
+  private constructor(gpu: Gpu, jpeg: JpegDecoder, format: PictureFormat, blit: GPURenderPipeline | null) {
     this.#device = gpu.device;
     this.#jpeg = jpeg;
+    this.#format = format;
     this.#blit = blit;
   }
 
@@ -133,19 +141,23 @@ export class GpuPresenter implements Presenter {
   }
 
   draw(canvas: HTMLCanvasElement): void {
-    if (!this.#bindings || canvas.width !== this.#pictureWidth || canvas.height !== this.#pictureHeight) {
+    const picture = this.#texture;
+    if (!picture || canvas.width !== this.#pictureWidth || canvas.height !== this.#pictureHeight) {
       return;
     }
     const encoder = this.#device.createCommandEncoder();
-    const pass = encoder.beginRenderPass({
-      colorAttachments: [
-        { view: this.#context(canvas).getCurrentTexture().createView(), loadOp: "clear", storeOp: "store" },
-      ],
-    });
-    pass.setPipeline(this.#blit);
-    pass.setBindGroup(0, this.#bindings);
-    pass.draw(3);
-    pass.end();
+    const texture = this.#context(canvas).getCurrentTexture();
+    if (this.#blit) {
+      const pass = encoder.beginRenderPass({
+        colorAttachments: [{ view: texture.createView(), loadOp: "clear", storeOp: "store" }],
+      });
+      pass.setPipeline(this.#blit);
+      pass.setBindGroup(0, this.#bindings);
+      pass.draw(3);
+      pass.end();
+    } else {
+      encoder.copyTextureToTexture({ texture: picture }, { texture }, [canvas.width, canvas.height]);
+    }
     this.#device.queue.submit([encoder.finish()]);
   }
 
@@ -170,18 +182,20 @@ export class GpuPresenter implements Presenter {
       this.#texture = this.#device.createTexture({
         label: "rfb_gpu picture",
         size,
-        format: "rgba8unorm",
+        format: this.#format,
         // The last two are what copyExternalImageToTexture asks of its destination.
         usage:
           GPUTextureUsage.STORAGE_BINDING |
-          GPUTextureUsage.TEXTURE_BINDING |
+          (this.#blit ? GPUTextureUsage.TEXTURE_BINDING : GPUTextureUsage.COPY_SRC) |
           GPUTextureUsage.COPY_DST |
           GPUTextureUsage.RENDER_ATTACHMENT,
       });
-      this.#bindings = this.#device.createBindGroup({
-        layout: this.#blit.getBindGroupLayout(0),
-        entries: [{ binding: 0, resource: this.#texture.createView() }],
-      });
+      this.#bindings =
+        this.#blit &&
+        this.#device.createBindGroup({
+          layout: this.#blit.getBindGroupLayout(0),
+          entries: [{ binding: 0, resource: this.#texture.createView() }],
+        });
     }
     this.#pictureWidth = width;
     this.#pictureHeight = height;
@@ -195,7 +209,12 @@ export class GpuPresenter implements Presenter {
       if (!fresh) {
         throw new Error("the browser gave no webgpu context");
       }
-      fresh.configure({ device: this.#device, format: this.#format, alphaMode: "opaque" });
+      fresh.configure({
+        device: this.#device,
+        format: this.#blit ? navigator.gpu.getPreferredCanvasFormat() : this.#format,
+        usage: GPUTextureUsage.RENDER_ATTACHMENT | GPUTextureUsage.COPY_DST,
+        alphaMode: "opaque",
+      });
       this.#contexts.set(canvas, fresh);
       context = fresh;
     }

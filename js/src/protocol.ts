@@ -47,6 +47,8 @@ export interface AckMessage {
   dropped: number;
   /** Of the frames since the last one: number, when it arrived, and when its lead did; ms on the page's clock. */
   arrivals: Arrival[];
+  waits: number[];
+  turns: (number | null)[];
   decode_ms: number | null;
   present_ms: number | null;
 }

@@ -4,7 +4,7 @@ State is kept per view and epoch. A page that reloads is a new view: what the ol
 that stays silent with frames in flight stops counting after a while; when it is heard again, it counts again.
 
 Two things bound what is under way to a page: the bytes that its link carries within the latency budget (:mod:`.link`), and the
-frames that it can show (:mod:`.window`).
+frames that it can show, and when (:mod:`.window`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Views:
     """The pages that show a canvas.
 
     Arguments:
-        window: how many frames each may have unacknowledged; None: what it shows in a round trip, and a few.
+        window: how many frames each may have unacknowledged; None: what it shows while a frame is under way, and a few.
         latency_budget: seconds that what is in flight may keep a link busy; beyond, new frames wait. None: only the window counts.
     """
 
@@ -119,7 +119,7 @@ class Views:
         return [name for name, v in self._views.items() if v.link.wants_lead(size, now)]
 
     def drawn(self, now: float) -> None:
-        """A frame is made, which will be sent to all views."""
+        """The draw of a frame begins, which will be sent to all views."""
         for v in self._views.values():
             v.window.drawn(now)
 
@@ -129,14 +129,15 @@ class Views:
         now: float,
         view: str | None = None,
         *,
+        began: float | None = None,
         size: int = 0,
         leads: Collection[str] = (),
     ) -> None:
-        """A frame of ``size`` bytes went out, to all views or to one; to those of ``leads`` behind a lead."""
+        """A frame of ``size`` bytes, whose draw began at ``began``, went out to all views or to one; to those of ``leads`` behind a lead."""
         for name, v in self._views.items():
             if view is None or name == view:
                 v.in_flight[frame] = now
-                v.window.sent(frame, now)
+                v.window.sent(frame, now, began)
                 v.link.sent(frame, size, now, lead=name in leads)
 
     def ack(
@@ -146,20 +147,21 @@ class Views:
         frame: int,
         now: float,
         *,
-        dropped: int = 0,
         arrivals: Iterable[tuple[int, float, float | None]] = (),
+        waits: Iterable[float] = (),
+        turns: Iterable[float | None] = (),
     ) -> list[tuple[int, float]]:
         """A page has dealt with all frames up to ``frame``. Gives those that were waited for, with their round trips in seconds.
 
         Arguments:
-            dropped: how many of them were overtaken by newer ones, and not shown.
             arrivals: of frames: number, when it arrived and when its lead did, in seconds on the page's clock; None without a lead.
+            waits, turns: of the page, in seconds: see :meth:`.window.FrameWindow.ack`.
         """
         known = self._views.get(view)
         if known is None or known.epoch != epoch:
             return []
         known.link.ack(frame, now, arrivals)
-        known.window.ack(frame, now, dropped)
+        known.window.ack(frame, now, waits, turns)
         answered: list[tuple[int, float]] = []
         while known.in_flight and next(iter(known.in_flight)) <= frame:
             answered_frame, when = known.in_flight.popitem(last=False)

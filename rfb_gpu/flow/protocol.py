@@ -86,6 +86,10 @@ class Ack(Message):
     present_ms: float | None
     arrivals: tuple[tuple[int, float, float | None], ...] = ()
     """Of the frames since the last one: number, when it arrived and when its lead did; seconds on the page's clock."""
+    waits: tuple[float, ...] = ()
+    """Seconds that each frame shown since the last one had waited in the page for its turn."""
+    turns: tuple[float | None, ...] = ()
+    """Seconds from the beginning of a turn until the next could begin; None where no frame was there for it then."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +164,15 @@ def _arrivals(content: Mapping[str, Any]) -> tuple[tuple[int, float, float | Non
     return tuple(found)
 
 
+def _seconds(content: Mapping[str, Any], key: str) -> tuple[float | None, ...]:
+    value = content.get(key, ())
+    if not isinstance(value, (list, tuple)) or len(value) > _ARRIVALS_MAX:
+        raise ProtocolError(f"{key!r} must be a list of at most {_ARRIVALS_MAX}")
+    if not all(ms is None or (_is_number(ms) and ms >= 0) for ms in value):
+        raise ProtocolError(f"{key!r} must be numbers from 0 or null, not {value!r}")
+    return tuple(None if ms is None else ms / 1000 for ms in value)
+
+
 def _truth(content: Mapping[str, Any], key: str, default: bool | None = None) -> bool:
     value = content.get(key, default)
     if not isinstance(value, bool):
@@ -217,6 +230,8 @@ def parse_message(content: object) -> Message | None:
             decode_ms=_number_or_none(content, "decode_ms"),
             present_ms=_number_or_none(content, "present_ms"),
             arrivals=_arrivals(content),
+            waits=tuple(wait for wait in _seconds(content, "waits") if wait is not None),
+            turns=_seconds(content, "turns"),
         )
     if kind == "decoder":
         return DecoderReport(

@@ -1,77 +1,84 @@
-"""How many frames may be under way to a page.
+"""When the next frame for a page is drawn, and how many may be under way to it.
 
-As many as it shows in the time of a round trip, and a few so that it always has one at hand: fewer would leave it waiting, more
-would only grow old on the way. And no faster than it shows them, once it was seen to leave some out: where one machine draws and
-shows, what is drawn in vain takes its time from the page.
+A page shows a frame at its display's next refresh, or once it is done with the one before: it takes *turns*. It tells how long each
+was that ended with another frame waiting, and how long a frame had waited for its turn. From that follows all that is decided here:
 
-The rate is that of the frames shown between the acknowledgement that was the latest when a frame left, and the frame's own; the
-round trip is the quickest of the last seconds. (BBR's two filters, Cardwell et al. 2016, https://dl.acm.org/doi/10.1145/3009824,
-with frames that a person sees for bytes that arrive.) Pure logic; no clock but the ``now`` that callers pass in.
+* Draws have the rhythm of the turns: more would be drawn in vain, and where one machine draws and shows, would take their time from
+  the page. Their phase is such that a frame arrives shortly before its turn: a phase-locked loop, with the wait as its error.
+* The window holds what the page has turns for in the time from a draw to its acknowledgement, and half as many again and one, so
+  that no turn goes without a frame; but no more than half as many again and one as have gone through in that time, for a link may
+  carry less than the page can show. The time is the quickest of the last seconds, so frames that wait for each other do not count as
+  distance (the filter of BBR's round trips, Cardwell et al. 2016, https://dl.acm.org/doi/10.1145/3009824).
+
+Turns do not depend on how many frames come: a page that gets few of them does not look like one that wants few. While turns, one
+after the other, end without a frame waiting, it is not the page that limits, and what it told before is forgotten. Pure logic; no clock but the ``now``
+that callers pass in.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import fmean
 
 __all__ = ["FrameWindow"]
 
 FIRST, LEAST, MOST = 3, 2, 32
 """Frames: one is on its way while another is shown; 32 at 60 a second are half a second."""
-SPARE = 1
-GAIN = 1.5
-"""The window is so much above what the page shows in a round trip, to see whether it can show more; and for a while not, after a
-frame was overtaken, which shows that there are enough."""
-OVERTAKEN_SECONDS = 2.0
-PACE = 1.25
-PACE_SECONDS, PACE_SAMPLES = 1.0, 8
-WASTE = 0.2
-"""While more than this share of the frames was overtaken lately, so many are drawn for each that the page shows: on average, not at
-its quickest."""
+GAIN, SPARE = 1.5, 1
+TURNS, LEAST_TURNS, TRIMMED = 15, 3, 0.2
+"""So many turns count, without this share of the shortest and of the longest; while there are fewer, nothing is known."""
+RATES = 8
+"""Of so many the highest counts."""
+LONGEST_TURN = 0.5
+"""Seconds. Slower than this draws are not held back, or a page that recovers would be noticed late."""
 PAUSE_SECONDS = 0.5
-LEAST_RATE = 2.0
-"""Frames per second: slower than this it is not held back, or a page that recovers would be noticed late."""
-RATE_SECONDS = 2.0
-"""The highest rate of so many seconds counts."""
+"""What turns were before a pause of draws tells nothing."""
+PHASE_GAIN = 0.1
+"""Of the error, so much is made up for with the next draw."""
+MARGIN_SECONDS, MARGIN_DEVIATIONS = 0.004, 1.5
+"""A frame shall wait so long, and so many mean deviations of its waits, but half a turn at most."""
+SMOOTHING = 1 / 16
+"""Of the mean of the waits and of their deviation."""
 TRIP_SECONDS = 2.0
 TRIP_TOLERANCE = 1.1
-"""The quickest round trip counts for so long since one was about as quick. Then it is measured again, with half the window, so
-that no frame waits for another."""
+"""The quickest trip counts for so long since one was about as quick. Then it is measured again, with half the window, so that no
+frame waits for another."""
 
 
 @dataclass(frozen=True)
 class _Sent:
+    began: float  # its draw
     when: float
-    shown: int  # by the page, of all before
-    answer: float  # when the latest acknowledgement came
-    answered: float  # when the frame that it was for had been sent
+    answered: int  # how many had been, then
 
 
 class FrameWindow:
-    """The window of one page.
+    """The window of one page, and the rhythm of draws for it.
 
     Arguments:
-        fixed: it is this, always. None: it follows what is measured.
+        fixed: the window is this, always. None: it follows what is measured.
     """
 
     def __init__(self, fixed: int | None = None) -> None:
         self._fixed = fixed
         self._in_flight: dict[int, _Sent] = {}
-        self._shown = self._overtaken_count = 0
-        self._answer = self._answered = -math.inf
+        self._answered = 0
+        self._rates: deque[float] = deque(maxlen=RATES)  # frames per second
+        self._turns: deque[float] = deque(maxlen=TURNS)
+        self._was_free = False  # the last turn ended without a frame waiting
+        self._wait = self._deviation = 0.0
+        self._shift = 0.0  # of the next draw
         self._drawn = -math.inf
-        self._history: deque[tuple[float, int, int]] = deque()  # when; frames shown so far, and overtaken
-        self._rates: deque[tuple[float, float]] = deque()  # when, frames per second
         self._trip: tuple[float, float] | None = None  # when, seconds
-        self._probe: tuple[int, float] | None = (
-            None  # ends with the answer to this frame; the quickest trip since it began
-        )
+        # Ends with the answer to this frame; the quickest trip since it began.
+        self._probe: tuple[int, float] | None = None
         self._last = -1
-        self._overtaken = -math.inf
         self._size = fixed or FIRST
         self.next_draw = -math.inf
-        """A draw before this time would not be shown."""
+        """A draw before this time would be too early for its turn."""
 
     @property
     def size(self) -> int:
@@ -79,64 +86,70 @@ class FrameWindow:
         return self._size
 
     def drawn(self, now: float) -> None:
-        """A frame is made, which will be sent."""
+        """The draw of a frame begins."""
         if now - self._drawn > PAUSE_SECONDS:
-            self._history.clear()  # what was shown before a pause tells nothing
+            self._turns.clear()
+            self._shift = 0.0
         self._drawn = now
-        if len(self._history) > 1:
-            (began, shown, overtaken), (ended, shown_now, overtaken_now) = self._history[0], self._history[-1]
-            shown, overtaken = shown_now - shown, overtaken_now - overtaken
-            if overtaken > WASTE * (shown + overtaken):
-                self.next_draw = now + 1 / max(PACE * shown / (ended - began), LEAST_RATE)
+        turn = self._turn
+        if turn is None:
+            self.next_draw = -math.inf
+            return
+        late = now - self.next_draw
+        # A draw that is a little late does not shift those after it.
+        self.next_draw = now + turn + self._shift - (late if late < turn / 2 else 0.0)
+        self._shift = 0.0
 
-    def sent(self, frame: int, now: float) -> None:
-        """A frame goes out. Numbers ascend."""
-        if not self._in_flight:
-            self._answer = self._answered = now  # a pause is no time that frames took
-        self._in_flight[frame] = _Sent(now, self._shown, self._answer, self._answered)
+    def sent(self, frame: int, now: float, began: float | None = None) -> None:
+        """A frame goes out, whose draw began at ``began``. Numbers ascend."""
+        self._in_flight[frame] = _Sent(now if began is None else began, now, self._answered)
         self._last = frame
 
-    def ack(self, frame: int, now: float, dropped: int = 0) -> None:
-        """All frames up to this one have been dealt with, ``dropped`` of them were overtaken by newer ones."""
-        if self._fixed is not None:
-            return
-        was_full = len(self._in_flight) >= self._size
+    def ack(
+        self, frame: int, now: float, waits: Iterable[float] = (), turns: Iterable[float | None] = ()
+    ) -> None:
+        """All frames up to this one have been dealt with.
+
+        Arguments:
+            waits: for how many seconds each that was shown had waited in the page for its turn.
+            turns: seconds from the beginning of a turn until the next could begin; None where no frame was there for it then.
+        """
         done = [number for number in self._in_flight if number <= frame]
         if not done:
             return
         last = [self._in_flight.pop(number) for number in done][-1]
-        self._shown += max(len(done) - dropped, 0)
-        self._overtaken_count += dropped
-        self._answer, self._answered = now, last.when
-        if dropped:
-            self._overtaken = now
-        if not self._history or now > self._history[-1][0]:
-            self._history.append((now, self._shown, self._overtaken_count))
-        while len(self._history) > PACE_SAMPLES and self._history[0][0] < now - PACE_SECONDS:
-            self._history.popleft()
-        self._measure_rate(last, now, was_full)
-        self._measure_trip(frame, now - last.when, now)
-        self._set_size(now)
+        self._answered += len(done)
+        if now > last.when:
+            self._rates.append((self._answered - last.answered) / (now - last.when))
+        for turn in turns:
+            if turn is not None:
+                self._turns.append(min(turn, LONGEST_TURN))
+            elif self._was_free and self._turns:
+                self._turns.popleft()
+            self._was_free = turn is None
+        for wait in waits:
+            self._lock_phase(wait)
+        self._measure_trip(frame, now - last.began, now)
+        self._set_size()
 
     def forget(self) -> None:
         """What is under way is not waited for."""
         self._in_flight.clear()
 
     @property
-    def _rate(self) -> float:
-        return max((rate for _, rate in self._rates), default=0.0)
+    def _turn(self) -> float | None:
+        if len(self._turns) < LEAST_TURNS:
+            return None
+        cut = int(TRIMMED * len(self._turns))
+        return fmean(sorted(self._turns)[cut : len(self._turns) - cut])
 
-    def _measure_rate(self, last: _Sent, now: float, was_full: bool) -> None:
-        # The longer of both: acknowledgements that come in a bunch would look like a page that is quick.
-        seconds = max(now - last.answer, last.when - last.answered)
-        if seconds <= 0:
-            return
-        rate = (self._shown - last.shown) / seconds
-        # Where fewer frames were sent than might have been, the page would perhaps have shown more.
-        if was_full or rate > self._rate:
-            self._rates.append((now, rate))
-        while len(self._rates) > 1 and self._rates[0][0] < now - RATE_SECONDS:
-            self._rates.popleft()
+    def _lock_phase(self, wait: float) -> None:
+        self._deviation += SMOOTHING * (abs(wait - self._wait) - self._deviation)
+        self._wait += SMOOTHING * (wait - self._wait)
+        turn = self._turn
+        if turn is not None:
+            wanted = min(MARGIN_SECONDS + MARGIN_DEVIATIONS * self._deviation, turn / 2)
+            self._shift = min(max(PHASE_GAIN * (wait - wanted), -turn / 4), turn / 4)
 
     def _measure_trip(self, frame: int, trip: float, now: float) -> None:
         if self._probe is not None:
@@ -150,11 +163,13 @@ class FrameWindow:
         elif self._probe is None and now - self._trip[0] > TRIP_SECONDS:
             self._probe = self._last + 1, trip
 
-    def _set_size(self, now: float) -> None:
-        if not self._rates or self._trip is None:
+    def _set_size(self) -> None:
+        if self._fixed is not None or not self._rates or self._trip is None:
             return
-        gain = 1 if now - self._overtaken < OVERTAKEN_SECONDS else GAIN
-        size = round(gain * self._rate * self._trip[1]) + SPARE
+        rate, turn = max(self._rates), self._turn
+        if turn is not None:
+            rate = min(rate, 1 / turn)
+        size = math.ceil(GAIN * self._trip[1] * rate) + SPARE
         if self._probe is not None:
-            size = size // 2
+            size //= 2
         self._size = min(max(size, LEAST), MOST)

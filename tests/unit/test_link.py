@@ -54,6 +54,7 @@ class Simulation:
         self.mailbox, self.busy, self.first_unacknowledged = None, False, None
         self.noticed, self.leads = 0.0, {}
         self.arrivals, self.dealt_with, self.dropped, self.settled = [], 0, 0, 0
+        self.waits, self.turns = [], []
 
     def at(self, when, action, *arguments):
         heapq.heappush(self.events, (when, next(self.order), action, arguments))
@@ -105,18 +106,20 @@ class Simulation:
         self.arrivals.append((frame, self.now + PAGE_CLOCK, self.leads.get(frame)))
         if self.mailbox is not None:
             self.dropped += 1
-        self.mailbox = (frame, drawn, settings)
+        self.mailbox, self.arrived = (frame, drawn, settings), self.now
         self.show()
 
     def show(self):
         if not self.busy and self.mailbox is not None and not self.asleep:
             self.busy = True
+            self.waits.append(self.now - self.arrived)
             self.at(self.now + self.show_seconds, self.shown, *self.mailbox)
             self.mailbox = None
 
     def shown(self, frame, drawn, settings):
         self.log.append((drawn, self.now, settings))
         self.busy = False
+        self.turns.append(max(self.show_seconds, self.pause) if self.mailbox else None)
         self.dealt_with = frame
         self.settled += 1
         if 2 * (self.settled + self.dropped) >= self.views.window("page"):
@@ -127,12 +130,13 @@ class Simulation:
 
     def acknowledge(self, _):
         if self.settled:
-            self.back(self.acknowledged, self.dealt_with, self.dropped, self.arrivals)
+            self.back(self.acknowledged, self.dealt_with, self.arrivals, self.waits, self.turns)
             self.arrivals, self.dropped, self.settled = [], 0, 0
+            self.waits, self.turns = [], []
 
-    def acknowledged(self, frame, dropped, arrivals):
+    def acknowledged(self, frame, arrivals, waits, turns):
         self.views.heard("page")
-        self.views.ack("page", 1, frame, self.now, dropped=dropped, arrivals=arrivals)
+        self.views.ack("page", 1, frame, self.now, arrivals=arrivals, waits=waits, turns=turns)
 
     # ---- what came of it
 

@@ -214,6 +214,22 @@ def test_a_frame_is_one_message_of_a_header_and_its_file(canvas, size):
     client.close()
 
 
+def test_a_frames_end_waits_for_nothing(canvas):
+    """Nagle's algorithm holds it back until the page's system acknowledges what went before, 40 ms later on Linux."""
+    client, link = canvas.page()
+    delays = []
+    for number in range(40):
+        began = time.perf_counter()
+        link.send_frame({"type": "frame", "id": number}, bytes(60_000))
+        client.recv(SECONDS)
+        delays.append(time.perf_counter() - began)
+        time.sleep(0.01)
+    assert sorted(delays)[len(delays) * 3 // 4] < 0.02
+    sock = link._connection.transport.get_extra_info("socket")
+    assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    client.close()
+
+
 def test_the_file_is_not_copied():
     file = bytes(3 * transport.PIECE_BYTES)
     pieces = frame_pieces({"type": "frame"}, file)[1:]

@@ -1,68 +1,242 @@
-"""The frame window: pages and links that a test makes up."""
+"""The frame window and the rhythm of draws: kernels, links and pages that a test makes up."""
 
+import heapq
+import itertools
+import math
+import random
 from statistics import median
 
 import pytest
 
 from rfb_gpu.flow.window import LEAST, MOST, FrameWindow
 
+REFRESH = 1 / 60
 
-def stream(window, seconds, page_rate, trip, start=0.0, first=0):
-    """A kernel that always fills the window, a page that shows ``page_rate`` a second; gives last frame, time, sizes.
 
-    Frames are answered one by one, ``trip`` seconds after they left, or when the page is done with those before.
+class Simulation:
+    """A kernel that draws whenever it may, and a page that shows the newest frame at each refresh of its display.
+
+    Arguments:
+        draw, encode: seconds; draws one after the other, encodings beside them.
+        way: seconds to the page and back, in order.
+        show: seconds that the page is busy with a frame.
+        refresh: of the display; 0: the page shows whenever it is free.
+        jitter: all of these are off by up to this share.
     """
-    in_flight, sizes, frame, free, now = [], [], first, start, start
-    while now < start + seconds:
+
+    def __init__(
+        self, *, draw=0.003, encode=0.003, way=0.003, show=0.0, refresh=REFRESH, jitter=0.1, window=None
+    ):
+        self.draw, self.encode, self.way, self.show, self.refresh = draw, encode, way, show, refresh
+        self.jitter, self.random = jitter, random.Random(1)
+        self.window = window or FrameWindow()
+        self.events, self.order, self.now = [], itertools.count(), 0.0
+        self.number, self.coming, self.kernel_free = 0, 0, 0.0
+        self.began, self.fifo = {}, {}
+        self.mailbox, self.page_free, self.is_scheduled = None, 0.0, False
+        self.shown = self.dropped = 0
+        self.waits, self.turns = [], []
+        self.draws, self.log, self.sizes = [], [], []
+        self.at(0.0, self.may_draw)
+
+    def off(self, seconds):
+        return seconds * (1 + self.jitter * (2 * self.random.random() - 1))
+
+    def at(self, when, action, *arguments):
+        heapq.heappush(self.events, (when, next(self.order), action, arguments))
+
+    def in_order(self, lane, when, action, *arguments):
+        self.fifo[lane] = max(self.fifo.get(lane, 0.0), when)
+        self.at(self.fifo[lane], action, *arguments)
+
+    def run(self, seconds):
+        until = self.now + seconds
+        while self.events[0][0] <= until:
+            self.now, _, action, arguments = heapq.heappop(self.events)
+            action(*arguments)
+        self.now = until
+        return self
+
+    def may_draw(self):
+        if len(self.began) + self.coming >= self.window.size:
+            return
+        earliest = max(self.kernel_free, self.window.next_draw)
+        if self.now < earliest:
+            self.at(earliest, self.may_draw)
+            return
+        self.window.drawn(self.now)
+        self.draws.append(self.now)
+        self.coming += 1
+        self.kernel_free = self.now + self.off(self.draw)
+        self.in_order("encoder", self.kernel_free + self.off(self.encode), self.encoded, self.now)
+        self.at(self.kernel_free, self.may_draw)
+
+    def encoded(self, began):
+        self.coming -= 1
+        self.number += 1
+        self.began[self.number] = began
+        self.window.sent(self.number, self.now, began)
+        self.in_order("there", self.now + self.off(self.way / 2), self.arrives, self.number)
+        self.may_draw()
+
+    def arrives(self, frame):
+        self.dropped += self.mailbox is not None
+        self.mailbox = frame, self.now
+        self.schedule()
+
+    def schedule(self):
+        if not self.is_scheduled and self.mailbox and self.now >= self.page_free:
+            self.is_scheduled = True
+            self.at(self.next_turn(self.now), self.shows)
+
+    def next_turn(self, when):
+        return (math.floor(when / self.refresh + 1e-6) + 1) * self.refresh if self.refresh else when
+
+    def shows(self):
+        self.is_scheduled = False
+        (frame, arrived), self.mailbox = self.mailbox, None
+        self.page_free = self.now + self.off(self.show)
+        self.log.append((self.now, self.now - self.began[frame]))
+        self.shown, self.newest = self.shown + 1, frame
+        self.waits.append(self.now - arrived)
+        turn = self.next_turn(self.page_free)
+        self.at(turn, self.turned, turn - self.now)
+        self.at(self.page_free, self.schedule)
+        if 2 * (self.shown + self.dropped) >= self.window.size:
+            self.answers()
+        else:
+            self.at(self.now + 0.025, self.answers)
+
+    def turned(self, seconds):
+        self.turns.append(seconds if self.mailbox else None)
+
+    def answers(self):
+        if self.shown:
+            back = self.now + self.off(self.way / 2)
+            self.in_order("back", back, self.answered, self.newest, self.waits, self.turns)
+            self.shown = self.dropped = 0
+            self.waits, self.turns = [], []
+
+    def answered(self, frame, waits, turns):
+        self.window.ack(frame, self.now, waits, turns)
+        self.began = {number: began for number, began in self.began.items() if number > frame}
+        self.sizes.append(self.window.size)
+        self.may_draw()
+
+    # ---- what came of it, in the last seconds
+
+    def frames(self, seconds):
+        """Shown and drawn per second."""
+        since = self.now - seconds
+        return sum(when > since for when, _ in self.log) / seconds, sum(
+            when > since for when in self.draws
+        ) / seconds
+
+    def age(self, seconds):
+        """Median time from the beginning of a draw until it is shown."""
+        return median(age for when, age in self.log if when > self.now - seconds)
+
+
+@pytest.mark.parametrize("jitter", [0.1, 0.5])
+@pytest.mark.parametrize(
+    "draw, encode, way",
+    [(0.0024, 0.0033, 0.003), (0.004, 0.007, 0.008), (0.004, 0.009, 0.008), (0.0074, 0.0074, 0.007)],
+    ids=["10 ms", "15 ms", "17 ms", "18 ms"],
+)
+def test_each_refresh_shows_a_frame_and_none_is_drawn_in_vain(draw, encode, way, jitter):
+    """Wherever the time of a frame lies between one refresh of the display and the next."""
+    simulation = Simulation(draw=draw, encode=encode, way=way, jitter=jitter).run(10)
+    shown, drawn = simulation.frames(5)
+    assert shown >= 59
+    assert drawn <= 61
+    # Just in time, and not as old as a refresh that it missed.
+    assert simulation.age(5) <= draw + encode + way / 2 + 0.005 + 0.02 * jitter
+
+
+@pytest.mark.parametrize("way, least", [(0.05, 58), (0.2, 45)])
+def test_a_page_far_away_shows_as_many(way, least):
+    assert Simulation(way=way).run(10).frames(5)[0] >= least
+
+
+def test_a_display_without_a_refresh_gets_what_the_page_can_show():
+    shown, drawn = Simulation(refresh=0, show=0.005).run(6).frames(3)
+    assert shown >= 185
+    assert drawn <= 1.1 * shown
+
+
+@pytest.mark.parametrize("jitter", [0.1, 0.5])
+@pytest.mark.parametrize("show", [0.05, 0.1, 0.2])
+def test_little_more_is_drawn_than_a_slow_page_shows(show, jitter):
+    shown, drawn = Simulation(show=show, draw=0.01, jitter=jitter).run(20).frames(15)
+    assert shown >= 0.8 / (show + REFRESH)
+    assert drawn <= 1.15 * shown
+
+
+def test_a_page_that_gets_quicker_is_followed():
+    simulation = Simulation(show=0.2).run(5)
+    simulation.show = 0.01
+    simulation.run(6)
+    assert simulation.frames(3)[0] >= 55
+
+
+def test_a_page_that_gets_slower_is_followed():
+    simulation = Simulation(show=0.01).run(5)
+    simulation.show = 0.2
+    shown, drawn = simulation.run(8).frames(4)
+    assert drawn <= 1.15 * shown
+
+
+def test_a_page_farther_away_is_believed_soon():
+    simulation = Simulation(way=0.01).run(5)
+    assert median(simulation.sizes) <= 4
+    simulation.way = 0.2
+    assert simulation.run(8).frames(4)[0] >= 45
+
+
+def test_a_kernel_that_draws_slowly_is_not_held_back():
+    shown, _ = Simulation(draw=0.15).run(10).frames(5)
+    assert shown >= 0.95 / 0.15
+
+
+def test_after_a_pause_the_first_draw_is_not_held_back():
+    simulation = Simulation(show=0.2).run(4)
+    now = simulation.now + 10
+    simulation.window.drawn(now)
+    assert simulation.window.next_draw <= now
+
+
+def stream(window, seconds, page_rate, trip):
+    """Always fills the window of a page that answers ``page_rate`` frames a second, each after ``trip`` at least; gives the sizes.
+
+    Frames wait in a queue where nothing overtakes them.
+    """
+    in_flight, sizes, frame, free, now = [], [], 0, 0.0, 0.0
+    while now < seconds:
         while len(in_flight) < window.size:
             frame += 1
             window.sent(frame, now)
             free = max(free + 1 / page_rate, now + trip)
             in_flight.append((frame, free))
         number, now = in_flight.pop(0)
-        window.ack(number, now)
+        window.ack(number, now, [0.0], [REFRESH])
         sizes.append(window.size)
-    for number, when in in_flight:
-        window.ack(number, when)
-        now = when
-    return frame, now, sizes
+    return sizes
 
 
-@pytest.mark.parametrize("rate, trip", [(60, 0.02), (60, 0.1), (60, 0.25), (30, 0.2), (10, 0.3)])
-def test_it_is_what_the_page_shows_in_a_round_trip_and_a_few(rate, trip):
-    window = FrameWindow()
-    *_, sizes = stream(window, 12, rate, trip)
-    assert rate * trip < median(sizes[len(sizes) // 2 :]) <= 1.8 * rate * trip + 3
+def test_a_link_that_carries_less_than_the_page_can_show_is_not_filled():
+    """The page tells of turns at 60 a second, but what waits in a queue shall not grow the window."""
+    assert max(stream(FrameWindow(), 60, 10, 0.02)) <= 5
+    assert median(stream(FrameWindow(), 12, 10, 0.3)) <= 1.8 * 10 * 0.3 + 3
 
 
-def test_a_page_that_is_quick_and_near_needs_few():
-    window = FrameWindow()
-    *_, sizes = stream(window, 3, 60, 0.004)
-    assert max(sizes) <= 4
-
-
-def test_it_has_bounds():
+def test_the_window_has_bounds():
     window = FrameWindow()
     assert window.size == 3
-    stream(window, 10, 1, 0.001)
-    assert window.size >= LEAST
-    stream(window, 60, 500, 1.0, start=100, first=100_000)
-    assert window.size == MOST
-
-
-def test_a_page_farther_away_is_believed_soon():
-    window = FrameWindow()
-    frame, now, near = stream(window, 5, 60, 0.01)
-    *_, far = stream(window, 8, 60, 0.2, start=now, first=frame)
-    assert median(near) <= 4
-    assert median(far[len(far) // 2 :]) >= 12
-
-
-def test_frames_that_wait_at_the_page_are_no_longer_way():
-    """A browser that handles messages late lets them queue where nothing overtakes: the window must not grow with the queue."""
-    window = FrameWindow()
-    *_, sizes = stream(window, 120, 10, 0.02)
-    assert max(sizes) <= 4
+    for frame in range(100):
+        window.sent(frame, 0.02 * frame)
+        window.ack(frame, 0.02 * frame + 0.001, [0.0], [REFRESH])
+    assert window.size == LEAST
+    assert stream(FrameWindow(), 60, 60, 1.0)[-1] == MOST
 
 
 def test_answers_that_come_in_bunches_are_no_quick_page():
@@ -73,77 +247,30 @@ def test_answers_that_come_in_bunches_are_no_quick_page():
         now += 0.05
         if frame % 4 == 0:
             for number in range(frame - 3, frame + 1):
-                window.ack(number, now)
+                window.ack(number, now, [0.0], [REFRESH])
     assert window.size <= 20 * 0.2 * 1.5 + 2
 
 
-def test_overtaken_frames_are_not_shown():
+def test_a_page_that_tells_nothing_of_turns_gets_a_few():
     window = FrameWindow()
-    now = 0.0
-    for frame in range(1, 200, 4):
-        for number in range(frame, frame + 4):
-            window.sent(number, now)
-        now += 0.1
-        window.ack(frame + 3, now, dropped=3)
-    assert window.size == LEAST
-
-
-def show_newest(window, seconds, interval, start=0.0, first=0, draws_per_second=60):
-    """A page that shows the newest frame every ``interval``; gives how many were drawn and shown, the last frame and the time."""
-    now, frame, drawn, shown, at_page = start, first, 0, 0, []
-    next_show = start + interval
-    while now < start + seconds:
-        if now >= window.next_draw and len(at_page) < window.size:
-            frame += 1
-            drawn += 1
-            window.drawn(now)
-            window.sent(frame, now)
-            at_page.append(frame)
-        if now >= next_show:
-            next_show += interval
-            if at_page:
-                shown += 1
-                window.ack(at_page[-1], now, dropped=len(at_page) - 1)
-                at_page = []
-        now += 1 / draws_per_second
-    return drawn, shown, frame, now
-
-
-@pytest.mark.parametrize("interval", [0.05, 0.1, 0.2])
-def test_little_more_is_drawn_than_a_slow_page_shows(interval):
-    window = FrameWindow()
-    _, _, frame, now = show_newest(window, 4, interval)
-    drawn, shown, _, _ = show_newest(window, 10, interval, now, frame)
-    assert shown >= 0.85 * 10 / interval
-    assert drawn <= 1.45 * shown
-
-
-def test_a_page_that_gets_quicker_is_followed():
-    window = FrameWindow()
-    _, _, frame, now = show_newest(window, 5, 0.2)
-    _, _, frame, now = show_newest(window, 4, 0.04, now, frame)
-    _, shown, _, _ = show_newest(window, 4, 0.04, now, frame)
-    assert shown >= 0.85 * 4 / 0.04
-
-
-def test_after_a_pause_the_first_draw_is_not_held_back():
-    window = FrameWindow()
-    *_, now = show_newest(window, 4, 0.2)
-    assert window.next_draw <= now + 10
-    window.drawn(now + 10)
-    assert window.next_draw <= now + 10
+    for frame in range(1, 100):
+        window.drawn(0.01 * frame)
+        window.sent(frame, 0.01 * frame)
+        window.ack(frame, 0.01 * frame + 0.005)
+    assert window.size == 3
+    assert window.next_draw <= 1.0
 
 
 def test_an_acknowledgement_out_of_turn_changes_nothing():
     window = FrameWindow()
-    window.ack(7, 1.0)
+    window.ack(7, 1.0, [0.01], [0.01])
     window.sent(8, 1.0)
     window.forget()
-    window.ack(8, 2.0)
+    window.ack(8, 2.0, [0.01], [0.01])
     assert window.size == 3
 
 
 def test_a_fixed_window_stays():
     window = FrameWindow(5)
-    stream(window, 3, 60, 0.5)
+    Simulation(window=window, way=0.5).run(3)
     assert window.size == 5

@@ -75,12 +75,16 @@ const SOURCES: Readonly<Record<StageName, string>> = {
   reconstruct,
 };
 
+/** What the picture's texture may be. The shaders are written for the first. */
+export type PictureFormat = "rgba8unorm" | "bgra8unorm";
+
 type Pipelines = Readonly<Partial<Record<StageName, GPUComputePipeline>>>;
 type Layouts = Readonly<Record<StageName, GPUBindGroupLayout>>;
 
 export class JpegDecoder {
   readonly #gpu: Gpu;
   readonly #device: GPUDevice;
+  readonly #format: PictureFormat;
   readonly #layouts: Layouts;
   /** What is compiled, or null while it is being compiled. */
   readonly #pipelines = new Map<Subsampling, Pipelines | null>();
@@ -97,21 +101,22 @@ export class JpegDecoder {
    * Resolves once the stages are compiled for what our encoder makes by default; rejects if one is refused. For 4:2:2 and gray they
    * are compiled when the first such file comes, so that no page waits for them.
    */
-  static async create(gpu: Gpu): Promise<JpegDecoder> {
-    const decoder = new JpegDecoder(gpu);
+  static async create(gpu: Gpu, format: PictureFormat = "rgba8unorm"): Promise<JpegDecoder> {
+    const decoder = new JpegDecoder(gpu, format);
     await Promise.all([decoder.#compile("444"), decoder.#compile("420")]);
     return decoder;
   }
 
-  private constructor(gpu: Gpu) {
+  private constructor(gpu: Gpu, format: PictureFormat) {
     this.#gpu = gpu;
     this.#device = gpu.device;
-    this.#layouts = bindGroupLayouts(gpu.device);
+    this.#format = format;
+    this.#layouts = bindGroupLayouts(gpu.device, format);
   }
 
   /**
    * Submits the decoding of a file of the given size, in pixels. The picture goes to the top-left corner of `target()`,
-   * which is asked for only when nothing can fail any more: an rgba8unorm texture for storage.
+   * which is asked for only when nothing can fail any more: a texture for storage, of the format given to create().
    *
    * Throws a JpegError for a file that is not decoded here, or not yet, and a RangeError for one that does not fit the device.
    */
@@ -144,7 +149,7 @@ export class JpegDecoder {
 
   async #compile(subsampling: Subsampling): Promise<void> {
     this.#pipelines.set(subsampling, null);
-    this.#pipelines.set(subsampling, await compile(this.#gpu, this.#layouts, subsampling));
+    this.#pipelines.set(subsampling, await compile(this.#gpu, this.#layouts, subsampling, this.#format));
   }
 
   /** Frees the buffers. The texture stays with whom it belongs to. */
@@ -298,7 +303,7 @@ function resources(stage: StageName): (BufferName | "picture")[] {
 }
 
 /** Bind groups of a stage fit all its variants. */
-function bindGroupLayouts(device: GPUDevice): Layouts {
+function bindGroupLayouts(device: GPUDevice, format: PictureFormat): Layouts {
   const layout = (stage: StageName) => {
     const bar = (STAGES[stage] as readonly string[]).indexOf("|");
     return device.createBindGroupLayout({
@@ -306,7 +311,7 @@ function bindGroupLayouts(device: GPUDevice): Layouts {
       entries: resources(stage).map((name, binding): GPUBindGroupLayoutEntry => {
         const visibility = GPUShaderStage.COMPUTE;
         if (name === "picture") {
-          return { binding, visibility, storageTexture: { access: "write-only", format: "rgba8unorm" } };
+          return { binding, visibility, storageTexture: { access: "write-only", format } };
         }
         const type = name === "frame" ? "uniform" : binding < bar ? "read-only-storage" : "storage";
         return { binding, visibility, buffer: { type } };
@@ -320,7 +325,12 @@ function bindGroupLayouts(device: GPUDevice): Layouts {
   };
 }
 
-async function compile(gpu: Gpu, layouts: Layouts, subsampling: Subsampling): Promise<Pipelines> {
+async function compile(
+  gpu: Gpu,
+  layouts: Layouts,
+  subsampling: Subsampling,
+  format: PictureFormat,
+): Promise<Pipelines> {
   const geometry = GEOMETRY[subsampling];
   const constants = {
     BLOCKS_PER_MCU: geometry.blocksPerMcu,
@@ -334,7 +344,7 @@ async function compile(gpu: Gpu, layouts: Layouts, subsampling: Subsampling): Pr
   const isUsed = (stage: StageName) =>
     stage !== "reconstruct_chroma" || isSubsampled(layoutOf(1, 1, subsampling));
   const compiled = (Object.keys(STAGES) as StageName[]).filter(isUsed).map(async (stage) => {
-    const code = assemble(SOURCES[stage], constants);
+    const code = assemble(SOURCES[stage], constants).replace("rgba8unorm", format);
     const pipeline = await once(gpu, code, () =>
       gpu.device.createComputePipelineAsync({
         label: `rfb_gpu ${stage}`,

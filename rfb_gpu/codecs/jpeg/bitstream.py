@@ -225,25 +225,27 @@ def index_markers(layout: Layout, entries: NDArray[np.integer], stream_bytes: in
             every MCU row begins one.
         stream_bytes: length of the stream with all markers.
     """
-    positions, first = entries.T.astype(np.int64)
+    # Few operations on short rows of 32 bits: this is on the thread that draws, once a frame.
+    positions, first = np.ascontiguousarray(entries.T, np.uint32)
     affordable = stream_bytes * INDEX_BUDGET * _OVER_BUDGET / _ENTRY_BYTES
-    begins_row = first % layout.segments_per_row == 0
     while first.size > affordable:
         if first.size == layout.rows:
             return b""
         # A frame of much fewer bytes than the one before.
+        begins_row = first % layout.segments_per_row == 0
         keep = begins_row | (np.arange(first.size) % 2 == 0)
         if keep.all():
             keep = begins_row
-        positions, first, begins_row = positions[keep], first[keep], begins_row[keep]
+        positions, first = positions[keep], first[keep]
     if first.size < 2 * layout.rows:
         return b""
-    bits = np.append(positions[1:], stream_bytes * 8) - positions
-    counts = np.append(first[1:], layout.rows * layout.segments_per_row) - first
-    ends_row = np.append(begins_row[1:], True)
-    if bits.max() > 0xFFFF or counts[~ends_row].max(initial=0) > MOST_SEGMENTS:
+    bits = np.diff(positions, append=np.uint32(stream_bytes * 8))
+    counts = np.diff(first, append=np.uint32(layout.rows * layout.segments_per_row))
+    row = first // np.uint32(layout.segments_per_row)
+    counts[:-1] *= row[1:] == row[:-1]  # 0: to the end of the row
+    counts[-1] = 0
+    if bits.max() > 0xFFFF or counts.max() > MOST_SEGMENTS:
         return b""  # a stretch of near-incompressible noise: restart markers have to do
-    counts[ends_row] = 0
     bits_coded, counts_coded = bits.astype("<u2"), counts.astype(np.uint8)
     markers = []
     for at in range(0, first.size, INDEX_ENTRIES_PER_MARKER):
