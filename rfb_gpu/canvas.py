@@ -537,7 +537,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         now = time.perf_counter()
         if not self._rfb_size_is_from_page:
             return  # the first resize calls again: a picture of one pixel helps nobody
-        deadline = self._rfb_views.next_deadline(now)
+        deadline = self._rfb_views.next_deadline(now, self._rfb_encoding)
         if self._rfb_live_loop is not None and deadline is not None and not self._rfb_hears_in_cells:
             deadline = min(deadline, now + UNHEARD_SECONDS)  # to see whether a cell keeps the acks
             is_unheard = self._rfb_pulse.has_stopped(now)

@@ -188,10 +188,10 @@ class Views:
         # Nobody has answered of late: one frame at a time, to find out.
         return not coming and any(not v.in_flight for v in visible)
 
-    def next_deadline(self, now: float) -> float | None:
-        """When :meth:`may_send` may turn true without a message; None if it cannot."""
+    def next_deadline(self, now: float, coming: int = 0) -> float | None:
+        """When :meth:`may_send` may turn true without a message; None if it cannot. ``coming`` as there."""
         deadlines = [v.deadline for v in self._views.values() if v.visible and v.deadline is not None]
-        deadlines += [v.window.next_draw for v in self._watching() if v.window.next_draw > now]
+        deadlines += [when for v in self._watching() if (when := v.window.earliest_draw(coming)) > now]
         if self.latency_budget is not None:
             for v in self._watching():
                 if (
@@ -211,7 +211,7 @@ class Views:
         return [v for v in visible if not v.strikes] or visible
 
     def _has_room(self, view: _View, now: float, coming: int, coming_bytes: int) -> bool:
-        if len(view.in_flight) + coming >= view.window.size or now < view.window.next_draw:
+        if len(view.in_flight) + coming >= view.window.size or now < view.window.earliest_draw(coming):
             return False
         if self.latency_budget is None or not len(view.in_flight) + coming:
             return True

@@ -4,7 +4,8 @@ A page shows a frame at its display's next refresh, or once it is done with the 
 was that ended with another frame waiting, and how long a frame had waited for its turn. From that follows all that is decided here:
 
 * Draws have the rhythm of the turns: more would be drawn in vain, and where one machine draws and shows, would take their time from
-  the page. Their phase is such that a frame arrives shortly before its turn: a phase-locked loop, with the wait as its error.
+  the page. Their phase is such that a frame arrives shortly before its turn: a phase-locked loop, with the wait as its error. Where
+  a turn has time for it, a draw lets the frame before be sent first, which would otherwise wait until the draw is over.
 * The window holds what the page has turns for in the time from a draw to its acknowledgement, and half as many again and one, so
   that no turn goes without a frame; but no more than half as many again and one as have gone through in that time, for a link may
   carry less than the page can show. The time is the quickest of the last seconds, so frames that wait for each other do not count as
@@ -21,7 +22,7 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 
 __all__ = ["FrameWindow"]
 
@@ -30,16 +31,18 @@ FIRST, LEAST, MOST = 3, 2, 32
 GAIN, SPARE = 1.5, 1
 TURNS, LEAST_TURNS, TRIMMED = 15, 3, 0.2
 """So many turns count, without this share of the shortest and of the longest; while there are fewer, nothing is known."""
-RATES = 8
-"""Of so many the highest counts."""
+RATES, MAKINGS = 8, 15
+"""Of so many rates the highest counts, of so many times from a draw to the sending of its frame the median."""
+MAKING_SHARE, LET_SEND_SHARE = 1.0, 1.25
+"""Of a turn: what makes frames in so much time has the time to let one be sent before the next draw; it is waited for so long."""
 LONGEST_TURN = 0.5
 """Seconds. Slower than this draws are not held back, or a page that recovers would be noticed late."""
 PAUSE_SECONDS = 0.5
 """What turns were before a pause of draws tells nothing."""
 PHASE_GAIN = 0.1
 """Of the error, so much is made up for with the next draw."""
-MARGIN_SECONDS, MARGIN_DEVIATIONS = 0.004, 1.5
-"""A frame shall wait so long, and so many mean deviations of its waits, but half a turn at most."""
+MARGIN_SECONDS, MARGIN_DEVIATIONS, MOST_WAIT = 0.004, 2.0, 0.6
+"""A frame shall wait so long, and so many mean deviations of its waits, but this share of a turn at most."""
 SMOOTHING = 1 / 16
 """Of the mean of the waits and of their deviation."""
 TRIP_SECONDS = 2.0
@@ -67,6 +70,7 @@ class FrameWindow:
         self._in_flight: dict[int, _Sent] = {}
         self._answered = 0
         self._rates: deque[float] = deque(maxlen=RATES)  # frames per second
+        self._makings: deque[float] = deque(maxlen=MAKINGS)  # seconds
         self._turns: deque[float] = deque(maxlen=TURNS)
         self._was_free = False  # the last turn ended without a frame waiting
         self._wait = self._deviation = 0.0
@@ -77,13 +81,19 @@ class FrameWindow:
         self._probe: tuple[int, float] | None = None
         self._last = -1
         self._size = fixed or FIRST
-        self.next_draw = -math.inf
-        """A draw before this time would be too early for its turn."""
+        self._next_draw = -math.inf
 
     @property
     def size(self) -> int:
         """Frames that may have no acknowledgement."""
         return self._size
+
+    def earliest_draw(self, coming: int = 0) -> float:
+        """A draw before this time would be too early for its turn; ``coming`` frames are drawn and not sent yet."""
+        turn = self._turn
+        if coming and turn is not None and self._makings and median(self._makings) <= MAKING_SHARE * turn:
+            return max(self._next_draw, self._drawn + LET_SEND_SHARE * turn)
+        return self._next_draw
 
     def drawn(self, now: float) -> None:
         """The draw of a frame begins."""
@@ -93,16 +103,18 @@ class FrameWindow:
         self._drawn = now
         turn = self._turn
         if turn is None:
-            self.next_draw = -math.inf
+            self._next_draw = -math.inf
             return
-        late = now - self.next_draw
+        late = now - self._next_draw
         # A draw that is a little late does not shift those after it.
-        self.next_draw = now + turn + self._shift - (late if late < turn / 2 else 0.0)
+        self._next_draw = now + turn + self._shift - (late if late < turn / 2 else 0.0)
         self._shift = 0.0
 
     def sent(self, frame: int, now: float, began: float | None = None) -> None:
         """A frame goes out, whose draw began at ``began``. Numbers ascend."""
         self._in_flight[frame] = _Sent(now if began is None else began, now, self._answered)
+        if began is not None:
+            self._makings.append(now - began)
         self._last = frame
 
     def ack(
@@ -148,7 +160,7 @@ class FrameWindow:
         self._wait += SMOOTHING * (wait - self._wait)
         turn = self._turn
         if turn is not None:
-            wanted = min(MARGIN_SECONDS + MARGIN_DEVIATIONS * self._deviation, turn / 2)
+            wanted = min(MARGIN_SECONDS + MARGIN_DEVIATIONS * self._deviation, MOST_WAIT * turn)
             self._shift = min(max(PHASE_GAIN * (wait - wanted), -turn / 4), turn / 4)
 
     def _measure_trip(self, frame: int, trip: float, now: float) -> None:
