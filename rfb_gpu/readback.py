@@ -17,7 +17,9 @@ from concurrent.futures import Future as ThreadFuture
 from concurrent.futures import TimeoutError as ThreadTimeoutError
 from typing import Any, Generic, TypeVar, cast
 
+import numpy as np
 import wgpu
+from numpy.typing import NDArray
 from rendercanvas.utils.asyncs import detect_current_call_soon_threadsafe
 
 __all__ = ["GPUFuture", "Readback"]
@@ -257,3 +259,7 @@ class _Mapped:
                 found.append(piece[a:b])
             offset += len(piece)
         return found
+
+    def words(self, start: int, stop: int) -> NDArray[np.uint32]:
+        """A copy of the 32-bit words from number ``start`` to ``stop``."""
+        return np.frombuffer(b"".join(self.slice(4 * start, 4 * stop)), np.uint32)

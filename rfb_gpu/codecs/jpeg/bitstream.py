@@ -28,6 +28,7 @@ from .tables import STANDARD_HUFFMAN, ZIGZAG, HuffmanTable
 
 __all__ = [
     "FIRST_ENTRY_WORK",
+    "FITTED_INDEX_BUDGET",
     "SEGMENT_BLOCKS",
     "SUBSAMPLINGS",
     "CorruptJpegError",
@@ -52,8 +53,9 @@ _LUMA_SAMPLING = {"444": (1, 1), "422": (2, 1), "420": (2, 2), "gray": (1, 1)}
 SUBSAMPLINGS = ("444", "422", "420", "gray")
 
 INDEX_ENTRIES_PER_MARKER = 21_000
-INDEX_BUDGET = 1 / 80
-"""An index may take this share of the entropy-coded bytes; without it, decoders start at restart markers only."""
+INDEX_BUDGET, FITTED_INDEX_BUDGET = 1 / 80, 1 / 40
+"""An index may take this share of the entropy-coded bytes; without it, decoders start at restart markers only. The second where fitted
+Huffman tables save more than that: the time to decode is that of the longest entry."""
 
 _INDEX_HEAD = struct.Struct("<5sBBHI")
 _INDEX_NAME = b"RFBG\0"
@@ -216,7 +218,9 @@ def file_head(
     return first, rest
 
 
-def index_markers(layout: Layout, entries: NDArray[np.integer], stream_bytes: int) -> bytes:
+def index_markers(
+    layout: Layout, entries: NDArray[np.integer], stream_bytes: int, budget: float = INDEX_BUDGET
+) -> bytes:
     """The APP9 markers for a stream, or nothing where an index is not worth it or cannot be written.
 
     Arguments:
@@ -224,10 +228,11 @@ def index_markers(layout: Layout, entries: NDArray[np.integer], stream_bytes: in
         entries: for each the bit position in the stream and the number of the first segment, in their order, shape (entries, 2);
             every MCU row begins one.
         stream_bytes: length of the stream with all markers.
+        budget: which share of that it may take, about.
     """
     # Few operations on short rows of 32 bits: this is on the thread that draws, once a frame.
     positions, first = np.ascontiguousarray(entries.T, np.uint32)
-    affordable = stream_bytes * INDEX_BUDGET * _OVER_BUDGET / _ENTRY_BYTES
+    affordable = stream_bytes * budget * _OVER_BUDGET / _ENTRY_BYTES
     while first.size > affordable:
         if first.size == layout.rows:
             return b""
@@ -239,8 +244,10 @@ def index_markers(layout: Layout, entries: NDArray[np.integer], stream_bytes: in
         positions, first = positions[keep], first[keep]
     if first.size < 2 * layout.rows:
         return b""
-    bits = np.diff(positions, append=np.uint32(stream_bytes * 8))
-    counts = np.diff(first, append=np.uint32(layout.rows * layout.segments_per_row))
+    bits, counts = np.empty_like(positions), np.empty_like(first)
+    np.subtract(positions[1:], positions[:-1], bits[:-1])
+    np.subtract(first[1:], first[:-1], counts[:-1])
+    bits[-1] = stream_bytes * 8 - int(positions[-1])
     row = first // np.uint32(layout.segments_per_row)
     counts[:-1] *= row[1:] == row[:-1]  # 0: to the end of the row
     counts[-1] = 0
@@ -255,14 +262,14 @@ def index_markers(layout: Layout, entries: NDArray[np.integer], stream_bytes: in
     return b"".join(markers)
 
 
-def entry_work(layout: Layout, stream_bytes: int, capacity: int) -> int:
+def entry_work(layout: Layout, stream_bytes: int, capacity: int, budget: float = INDEX_BUDGET) -> int:
     """About how much work an entry shall be so that the index of a stream of this length takes its budget: bits, and
     ``SEGMENT_WORK`` for each segment. In steps, since it need not be exact and every change is an upload.
 
     ``capacity`` is the most entries that there may be.
     """
     work = 8 * stream_bytes + layout.rows * layout.segments_per_row * SEGMENT_WORK
-    entries = min(stream_bytes * INDEX_BUDGET / _ENTRY_BYTES, 0.9 * capacity) - layout.rows / 2
+    entries = min(stream_bytes * budget / _ENTRY_BYTES, 0.9 * capacity) - layout.rows / 2
     exact = work / max(entries, layout.rows)
     return int(2 ** (np.ceil(8 * np.log2(max(exact, 1))) / 8))
 

@@ -24,7 +24,15 @@ from ..passes import Copy, Stage, submit
 from ..source import Part
 from ..stages import Stages
 from ..texture_encoder import TextureEncoder
-from .bitstream import FIRST_ENTRY_WORK, Layout, entry_work, file_head, index_markers
+from .bitstream import (
+    FIRST_ENTRY_WORK,
+    FITTED_INDEX_BUDGET,
+    INDEX_BUDGET,
+    Layout,
+    entry_work,
+    file_head,
+    index_markers,
+)
 from .huffman import HISTOGRAM_PARTS, STANDARD_TABLES, AdaptiveHuffman
 from .settings import JpegSettings
 from .tables import (
@@ -213,12 +221,16 @@ class _Band:
 _COUNTED_BLOCKS = 4096
 
 
-_LEAST_ENTRY_CAPACITY = 1024
+_LEAST_ENTRY_CAPACITY = 4096
+
+
+def _index_budget(huffman: tuple[HuffmanTable, ...]) -> float:
+    return INDEX_BUDGET if huffman is STANDARD_TABLES else FITTED_INDEX_BUDGET
 
 
 def _entry_capacity(segments: int) -> int:
     """Entries that a result has room for: more than an index can afford but where the picture is noise."""
-    return min(segments, max(segments // 4, _LEAST_ENTRY_CAPACITY))
+    return min(segments, max(segments // 2, _LEAST_ENTRY_CAPACITY))
 
 
 def _spans_per_row(layout: Layout) -> int:
@@ -537,7 +549,7 @@ class JpegEncoder(TextureEncoder, JpegSettings):
 
                 mapped = yield from readback.read(length_of)
                 try:
-                    head = np.frombuffer(b"".join(mapped.slice(0, band.stream_start)), np.uint32)
+                    head = mapped.words(0, _RESULT_ENTRIES)
                     length, flags = int(head[_RESULT_STREAM_BYTES]), int(head[_RESULT_FLAGS])
                     if flags & _FLAG_OVERFLOW:
                         if self._huffman:
@@ -552,9 +564,9 @@ class JpegEncoder(TextureEncoder, JpegSettings):
                     if entries is None or count > band.entry_capacity:
                         entries = None
                     else:
-                        found = head[_RESULT_ENTRIES : _RESULT_ENTRIES + 2 * count].reshape(-1, 2)
+                        found = mapped.words(_RESULT_ENTRIES, _RESULT_ENTRIES + 2 * count).reshape(-1, 2)
                         before = (stream_bytes * 8, band.first_row * layout.segments_per_row)
-                        entries.append(found + np.array(before, np.uint32))
+                        entries.append(found + np.array(before, np.uint32) if i else found)
                     streams += mapped.slice(band.stream_start, band.stream_start + length)
                     stream_bytes += length
                     if len(plan.bands) > 1:
@@ -565,7 +577,12 @@ class JpegEncoder(TextureEncoder, JpegSettings):
                         index = (
                             b""
                             if entries is None
-                            else index_markers(layout, np.concatenate(entries), stream_bytes)
+                            else index_markers(
+                                layout,
+                                np.concatenate(entries) if i else entries[0],
+                                stream_bytes,
+                                _index_budget(huffman),
+                            )
                         )
                         data = b"".join([first, index, rest, *streams])
                 finally:
@@ -576,7 +593,8 @@ class JpegEncoder(TextureEncoder, JpegSettings):
         if self._huffman:
             self._huffman.observe(histogram)
             capacity = min(band.entry_capacity for band in plan.bands) * len(plan.bands)
-            self._entry_work = entry_work(layout, stream_bytes, capacity)
+            budget = _index_budget(self._huffman.tables)
+            self._entry_work = entry_work(layout, stream_bytes, capacity, budget)
         timings = {"submit": submitted - began, "ready": time.perf_counter() - began}
         if self._profiler:
             timings |= self._profiler.read()
