@@ -733,12 +733,12 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                 self._rfb_unconfirmed[self._rfb_frame_id] = None
                 while len(self._rfb_unconfirmed) > 1000:
                     del self._rfb_unconfirmed[next(iter(self._rfb_unconfirmed))]
-            began = time.perf_counter()
-            self._rfb_meter.sent(began, len(frame), is_final=final)
+            now = time.perf_counter()
+            self._rfb_meter.sent(now, len(frame), is_final=final)
             self._rfb_send(frame, fit, final, began=began)
-            self._rfb_meter.add("send", began, time.perf_counter() - began)
-            if self._show_stats and began - self._rfb_stats_told >= STATS_SECONDS:
-                self._rfb_stats_told = began
+            self._rfb_meter.add("send", now, time.perf_counter() - now)
+            if self._show_stats and now - self._rfb_stats_told >= STATS_SECONDS:
+                self._rfb_stats_told = now
                 self.send(stats_message(self.stats.overlay()))
 
     def _rfb_send(

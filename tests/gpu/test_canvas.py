@@ -633,6 +633,30 @@ def test_a_slow_draw_never_makes_pointer_moves_queue_up(run):
     run(test)
 
 
+def test_draws_have_the_rhythm_of_the_pages_turns(run):
+    """A page that tells of turns of 150 ms is not drawn for more often, and what a draw takes belongs to a frame's way."""
+
+    async def test(canvas):
+        scene = Scene(canvas)
+        scene.cost = 0.03
+        page = Page(canvas)
+
+        def ack():
+            page.send(
+                type="ack", frame=page.frames[-1][0]["id"], received=1, shown=1, waits=[4], turns=[150]
+            )
+
+        page.ack = ack
+        page.open()
+        await page.wait_frames(8)
+        draws, began = scene.draws, time.perf_counter()
+        await page.wait_frames(len(page.frames) + 8)
+        assert scene.draws - draws <= (time.perf_counter() - began) / 0.15 + 2
+        assert canvas._rfb_views._views["a"].window._trip[1] >= scene.cost
+
+    run(test, update_mode="continuous", max_fps=1000, vsync=False)
+
+
 def test_numpy_frames(run):
     """As users of jupyter_rfb have them: the bitmap context, any size, gray or RGBA."""
 

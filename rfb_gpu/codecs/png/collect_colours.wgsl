@@ -40,15 +40,16 @@ fn collect_colours(@builtin(workgroup_id) group: vec3u, @builtin(local_invocatio
     let quads = (frame.width + 3u) / 4u;
     var last = TAKEN;
     for (var quad = thread; quad < quads; quad += WORKGROUP_SIZE) {
-        if (atomicLoad(&palette[PLACES]) > MOST_COLOURS) {
-            return;
-        }
         // A row's last words may be missing; what is read instead belongs to pixels beyond its end.
         let at = base + quad * 3u;
         let words = vec3u(unfiltered[at], unfiltered[at + 1u], unfiltered[at + 2u]);
         for (var k = 0u; k < 4u && quad * 4u + k < frame.width; k++) {
             let colour = colour_of(words, k);
             if (colour != last) {
+                // Not at every pixel: all threads would wait in a queue for this one word.
+                if (atomicLoad(&palette[PLACES]) > MOST_COLOURS) {
+                    return;
+                }
                 insert(colour);
                 last = colour;
             }

@@ -17,15 +17,26 @@ fn four_bytes(at: u32) -> u32 {
     return (rows[word] >> shift) | ((rows[word + 1u] << 1u) << (31u - shift));
 }
 
-/// How many bytes are the same from two places on.
+/// How many bytes are the same from two places on, where the first four are.
 fn same_bytes(a: u32, b: u32, most: u32) -> u32 {
-    var length = 0u;
+    // Whole words of the first; of the second, two halves, of which one was read before.
+    let skip = 4u - (a & 3u);
+    var word = (a + skip) >> 2u;
+    let there = b + skip;
+    let shift = (there & 3u) * 8u;
+    var other = there >> 2u;
+    var low = rows[other];
+    var length = skip;
     while (length < most) {
-        let different = four_bytes(a + length) ^ four_bytes(b + length);
+        other++;
+        let high = rows[other];
+        let different = rows[word] ^ ((low >> shift) | ((high << 1u) << (31u - shift)));
         if (different != 0u) {
             length += countTrailingZeros(different) >> 3u;
             break;
         }
+        low = high;
+        word++;
         length += 4u;
     }
     return min(length, most);
@@ -41,6 +52,7 @@ fn each_token(chunk: u32) {
     while (at < end) {
         let here = row_start + at;
         let room = min(end - at, LONGEST_MATCH);
+        let these = four_bytes(here);
         var length = SHORTEST_MATCH - 1u;
         var found = 0u;
         if (room >= SHORTEST_MATCH) {
@@ -50,8 +62,17 @@ fn each_token(chunk: u32) {
                 if (there < 0 || there >= i32(frame.row_bytes) || (candidate.x > 0 && !has_above)) {
                     continue;
                 }
+                let place = here - u32(candidate.x * i32(frame.row_words * 4u) + candidate.y);
+                let different = these ^ four_bytes(place);
+                // Most end here.
+                if ((different & 0xffffffu) != 0u) {
+                    continue;
+                }
                 let most = select(room, min(room, frame.row_bytes - u32(there)), candidate.x > 0);
-                let same = same_bytes(here, here - u32(candidate.x * i32(frame.row_words * 4u) + candidate.y), most);
+                var same = min(SHORTEST_MATCH, most);
+                if (different == 0u) {
+                    same = same_bytes(here, place, most);
+                }
                 // They come in the order of what they cost: a later one must be better.
                 if (same > length + u32(candidate.z)) {
                     length = same;
@@ -64,7 +85,7 @@ fn each_token(chunk: u32) {
             on_token(CANDIDATE_TOKEN + found);
             at += length;
         } else {
-            on_token(four_bytes(here) & 0xffu);
+            on_token(these & 0xffu);
             at++;
         }
     }
