@@ -108,7 +108,7 @@ export class AckBatcher {
 
   #settle(id: number): void {
     this.#frame = Math.max(this.#frame, id);
-    if (2 * (this.#shown + this.#dropped) >= this.window) {
+    if (4 * (this.#shown + this.#dropped) >= this.window) {
       this.#flush();
     } else {
       this.#timer ??= this.timers.set(() => this.#flush(), ACK_DELAY_MS);

@@ -122,7 +122,7 @@ class Simulation:
         self.turns.append(max(self.show_seconds, self.pause) if self.mailbox else None)
         self.dealt_with = frame
         self.settled += 1
-        if 2 * (self.settled + self.dropped) >= self.views.window("page"):
+        if 4 * (self.settled + self.dropped) >= self.views.window("page"):
             self.acknowledge(self.settled)
         elif self.settled == 1:
             self.at(self.now + 0.025, self.acknowledge, 1)

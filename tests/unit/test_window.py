@@ -108,7 +108,7 @@ class Simulation:
         turn = self.next_turn(self.page_free)
         self.at(turn, self.turned, turn - self.now)
         self.at(self.page_free, self.schedule)
-        if 2 * (self.shown + self.dropped) >= self.window.size:
+        if 4 * (self.shown + self.dropped) >= self.window.size:
             self.answers()
         else:
             self.at(self.now + 0.025, self.answers)
