@@ -124,6 +124,8 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
     Arguments (besides those of ``BaseRenderCanvas``: size, title, update_mode, min_fps, max_fps, vsync, present_method):
         quality: of JPEG frames, 1 to 100: ``(least, best)``, within which it follows what the link carries; or one number.
+        codec: ``"auto"``: JPEG, and PNG at rest, but for ``quality=100`` always PNG; ``"jpeg"``: JPEG at any quality, and PNG at rest;
+            ``"png"``: always PNG, every frame without loss. Quality and subsampling are those of JPEG.
         subsampling: ``"444"``, or ``"422"`` or ``"420"`` for fewer bytes and softer colours, or ``"gray"``. On a thin link, a
             range of qualities also lets it fall to ``"420"`` and the picture to half or a quarter of its size; one number does not.
         latency_budget: seconds that a frame may take beyond the link's delay; quality and rate give way for it. None: neither
@@ -170,6 +172,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self,
         *args: Any,
         quality: int | tuple[int, int] = DEFAULT_QUALITY,
+        codec: str = "auto",
         subsampling: str = "444",
         encoder: str = "auto",
         decoder: str = "auto",
@@ -181,6 +184,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         **kwargs: Any,
     ) -> None:
         floor, ceiling = _check_quality_range(quality)
+        _check_choice("codec", codec, ("auto", "jpeg", "png"))
         _check_choice("subsampling", subsampling, SUBSAMPLINGS)
         _check_choice("encoder", encoder, ("auto", "gpu", "cpu"))
         _check_choice("decoder", decoder, ("auto", "webgpu", "browser"))
@@ -208,6 +212,9 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         for name in kwargs:
             if name not in _BASE_ARGUMENTS and not self.has_trait(name):
                 raise TypeError(f"RenderCanvas() has no argument {name!r}")
+        is_lossless = codec == "png" or (codec == "auto" and floor == 100)
+        if is_lossless:
+            floor, ceiling, subsampling = 100, 100, "444"
         views = Views(max_buffered_frames, latency_budget)
         policy = (
             QualityPolicy(ceiling, ceiling, subsampling)
@@ -227,6 +234,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._decoder = decoder
         self._rfb_policy = policy
         self._rfb_encoder_preference = encoder
+        self._rfb_is_lossless = is_lossless
         self._rfb_lossless_delay = lossless_delay
 
         # Where output of ours belongs: the cell that made the canvas. Callbacks start from other cells' messages.
@@ -651,7 +659,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._rfb_changes += 1
         self._rfb_changed_at = time.perf_counter()
         self._rfb_pending_final = None
-        if self._rfb_lossless_delay is not None:
+        if self._rfb_lossless_delay is not None and not self._rfb_is_lossless:
             self._rfb_sharpen_after(self._rfb_lossless_delay)
 
     def _rfb_sharpen_after(self, seconds: float) -> None:
@@ -760,7 +768,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             width=frame.width,
             height=frame.height,
             fit=fit,
-            final=final,
+            final=final or self._rfb_is_lossless,
             quality=frame.quality,
             subsampling=frame.subsampling,
             scale=frame.scale,
@@ -1101,6 +1109,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             "formats": ["rgba-u8", "bgra-u8"],
             "encoder": self._rfb_encoder_preference,
             "encoding": self._rfb_policy.settings,
+            "lossless": self._rfb_is_lossless,
         }
 
     def _rc_request_draw(self) -> None:
@@ -1124,7 +1133,8 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
     def _rc_present_bitmap(self, *, data: NDArray[np.uint8], format: str, **_: Any) -> None:
         assert format == "rgba-u8"
         self._rfb_last_array = np.array(data)  # our own: the program may draw into its array at any time
-        self._rfb_take(self._rfb_array_encoder("jpeg").encode_array(self._rfb_last_array))
+        encoder = self._rfb_array_encoder("png" if self._rfb_is_lossless else "jpeg")
+        self._rfb_take(encoder.encode_array(self._rfb_last_array))
 
     def _rc_set_logical_size(self, width: float, height: float) -> None:
         self._last_set_logical_size = width, height

@@ -46,13 +46,16 @@ class EncodingContext(WgpuContextToBitmap):
         self.encoding = Settings(*present_info["encoding"])
         """How the next frames are encoded."""
         self._encoder: Encoder | None = None
+        self._is_lossless: bool = present_info["lossless"]  # all frames are
         self._lossless: CpuEncoder | PngEncoder | None = None
         self._lossless_on_cpu = False  # after it failed on the GPU
         self.encoder_reason = "no device configured yet"
 
     @property
-    def encoder(self) -> Encoder | None:
+    def encoder(self) -> Encoder | PngEncoder | None:
         """The encoder in use; None until the context is configured with a device."""
+        if self._is_lossless and self.device is not None:
+            return self._lossless_encoder(self.device)
         return self._encoder
 
     @property
@@ -63,10 +66,13 @@ class EncodingContext(WgpuContextToBitmap):
     @property
     def ready(self) -> bool:
         """Whether a frame could be encoded now without waiting."""
-        return self._encoder is None or self._encoder.ready
+        encoder = self._lossless if self._is_lossless else self._encoder
+        return encoder is None or encoder.ready
 
     def fall_back(self, error: BaseException) -> bool:
         """Goes on with the encoder on the CPU after the one on the GPU failed; False if there is none to go on with."""
+        if self._is_lossless:
+            return self.lossless_fall_back(error)
         if self.device is None or self._encoder is None or isinstance(self._encoder, CpuEncoder):
             return False
         self._encoder.close()
@@ -78,15 +84,20 @@ class EncodingContext(WgpuContextToBitmap):
         """What was drawn last, as a PNG, by the GPU where that encodes the other frames too; None if nothing was drawn yet."""
         if self._texture is None or self.device is None:
             return None
-        if self._lossless is None:
-            on_cpu = self._lossless_on_cpu or isinstance(self._encoder, CpuEncoder)
-            self._lossless = CpuEncoder(self.device, "png") if on_cpu else PngEncoder(self.device)
+        encoder = self._lossless_encoder(self.device)
         try:
-            return self._lossless.encode(self._texture)
+            return encoder.encode(self._texture)
         except Exception as error:
             if self.lossless_fall_back(error):
                 return self.encode_lossless()
             raise
+
+    def _lossless_encoder(self, device: wgpu.GPUDevice) -> CpuEncoder | PngEncoder:
+        if self._lossless is None:
+            on_cpu = self._lossless_on_cpu or isinstance(self._encoder, CpuEncoder)
+            slots = 2 if self._is_lossless else 1  # one takes 10 bytes a pixel
+            self._lossless = CpuEncoder(device, "png") if on_cpu else PngEncoder(device, slots=slots)
+        return self._lossless
 
     def lossless_fall_back(self, error: BaseException) -> bool:
         """Goes on with PNG from the CPU after the GPU failed; False if there is nothing to go on with."""
@@ -141,7 +152,12 @@ class EncodingContext(WgpuContextToBitmap):
         if self._texture is None or self._encoder is None:
             return {"method": "skip"}
         try:
-            future = self._encode(self._encoder, self.encoding)
+            if self._is_lossless:
+                lossless = self.encode_lossless()
+                assert lossless is not None
+                future = lossless
+            else:
+                future = self._encode(self._encoder, self.encoding)
             if force_sync:
                 future.result()
         except Exception as error:

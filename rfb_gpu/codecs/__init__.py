@@ -35,6 +35,8 @@ def choose(
 
     ``"auto"`` takes the GPU, unless the adapter is a processor that only plays one (lavapipe, SwiftShader): there, a library
     written for processors is ten times faster. ``"gpu"`` and ``"cpu"`` force it.
+
+    It has as many slots as keep the device busy: where the device is what takes the time, every further one lets a picture get older.
     """
     if preference not in PREFERENCES:
         raise ValueError(f"encoder must be one of {', '.join(map(repr, PREFERENCES))}, not {preference!r}")
@@ -47,4 +49,4 @@ def choose(
         what = f"encoder={preference!r} was asked for"
     if is_cpu:
         return CpuEncoder(device, "jpeg", quality, subsampling), what
-    return JpegEncoder(device, quality, subsampling), what
+    return JpegEncoder(device, quality, subsampling, slots=2), what

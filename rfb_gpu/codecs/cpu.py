@@ -37,7 +37,8 @@ class CpuEncoder(JpegSettings):
         quality: 1 to 100, for JPEG.
         subsampling: ``"444"``, ``"422"``, ``"420"`` or ``"gray"``, for JPEG.
         scale: 1, 2 or 4, for JPEG: of so many pixels by so many, one is made.
-        slots: how many textures can be in flight. Encoding one more waits for the oldest.
+        slots: how many textures can be in flight. Encoding one more waits for the oldest. More than one hardly adds frames where a
+            processor draws, and each adds the time of a frame until it is there.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class CpuEncoder(JpegSettings):
         subsampling: str = "444",
         *,
         scale: int = 1,
-        slots: int = 3,
+        slots: int = 1,
     ) -> None:
         if codec not in ("jpeg", "png"):
             raise ValueError(f"codec must be 'jpeg' or 'png', not {codec!r}")

@@ -6,6 +6,9 @@ import dataclasses
 import math
 import urllib.parse
 
+import numpy as np
+import pytest
+
 from benchmarks.link import PAGE_SCRIPTS, Lattice, times_to_shown
 from benchmarks.notebook import percentile
 from benchmarks.shaper import running_shaper
@@ -60,3 +63,36 @@ def test_every_move_is_seen_over_a_thin_link(page, jupyterlab, tmp_path):
     assert min(waits) >= 60, "faster than the link: the frames went past it"
     assert percentile(waits, 50) < 3000
     assert carried > 20_000
+
+
+@pytest.mark.parametrize("decoder, encoder", [("webgpu", "gpu"), ("browser", "cpu")])
+def test_after_an_animation_and_input_the_picture_is_exact_over_100_ms(
+    page, jupyterlab, tmp_path, decoder, encoder
+):
+    """The input comes when the lossless picture of the animation's end is being made or is on its way."""
+    name = f"sharp-{decoder}.ipynb"
+    made = f"canvas = make(decoder={decoder!r}, encoder={encoder!r}, update_mode='continuous', transport='comm')"
+    harness.write_notebook(jupyterlab.root / name, [harness.SCENE, made + "\ncanvas"])
+    address = urllib.parse.urlsplit(jupyterlab.url)
+    with running_shaper(address.hostname, address.port) as shaper:
+        through_link = dataclasses.replace(jupyterlab, url=f"http://127.0.0.1:{shaper.port}/")
+        opened = harness.Notebook(page, through_link, name, tmp_path)
+        try:
+            opened.open()
+            opened.run_all()
+            canvas = opened.canvas()
+            canvas.wait_decoder(decoder)
+            shaper.shape(delay=0.05)
+            canvas.wait_frame(after=canvas.frame + 8)
+            opened.kernel.run("canvas.set_update_mode('ondemand')")
+            draws = opened.kernel.value("canvas.draws")
+            page.wait_for_timeout(330)
+            canvas.drag((0.3, 0.5), (0.7, 0.6))
+            opened.kernel.wait_for(f"canvas.draws > {draws} + 2")
+            canvas.wait_final(after=canvas.frame)
+            opened.kernel.wait_for("not canvas._rfb_draw_requested and not canvas._rfb_sharpening")
+            canvas.wait_final()
+            np.testing.assert_array_equal(canvas.screenshot(), opened.kernel.array("pixels(canvas)"))
+        finally:
+            shaper.shape()
+            opened.shutdown()

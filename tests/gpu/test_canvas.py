@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import io
+import itertools
 import logging
 import math
 import threading
@@ -957,6 +958,7 @@ def test_every_argument_of_the_base_class(run):
         ({"latency_budget": "fast"}, ValueError, "latency_budget"),
         ({"max_buffered_frames": 1.5}, TypeError, "whole number"),
         ({"present_method": "screen"}, RuntimeError, "'screen' is not available"),
+        ({"codec": "webp"}, ValueError, "codec must be one of 'auto', 'jpeg', 'png', not 'webp'"),
         ({"qualty": 50}, TypeError, "no argument 'qualty'"),
     ],
 )
@@ -978,6 +980,71 @@ def test_jpeg_frames_of_the_gpu_are_files_of_their_own(run):
         assert simplejpeg.decode_jpeg(data, strict=True).shape == (111, 333, 3)
 
     run(test, encoder="gpu", subsampling="420", quality=70, lossless_delay=None)
+
+
+@pytest.mark.parametrize("encoder", ["gpu", "cpu"])
+@pytest.mark.parametrize("options", [{"codec": "png"}, {"quality": 100}], ids=["codec", "quality"])
+def test_all_frames_without_loss(run, options, encoder):
+    async def test(canvas):
+        scene = Scene(canvas)
+        page = Page(canvas)
+        page.open()
+        await page.wait_frames(1)
+        for _ in range(3):
+            count = len(page.frames)
+            canvas.request_draw()
+            await page.wait_frames(count + 1)
+            np.testing.assert_array_equal(picture(page.frames[-1]), texture_pixels(canvas))
+        assert len({data for _, data in page.frames}) == len(page.frames) == scene.draws
+        assert {(message["codec"], message["final"]) for message, _ in page.frames} == {("png", True)}
+        assert canvas._canvas_context.encoder.name == ("GPU PNG" if encoder == "gpu" else "CPU PNG")
+        await asyncio.sleep(0.3)
+        assert len(page.frames) == scene.draws, "nothing is left to sharpen"
+
+    run(test, encoder=encoder, lossless_delay=0.05, **options)
+
+
+def test_arrays_without_loss(run):
+    async def test(canvas):
+        context = canvas.get_context("bitmap")
+        array = np.random.default_rng(2).integers(0, 256, (90, 120, 4), np.uint8)
+        canvas.request_draw(lambda: context.set_bitmap(array))
+        page = Page(canvas)
+        page.open()
+        await page.wait_frames(1)
+        np.testing.assert_array_equal(picture(page.frames[0]), array[..., :3])
+
+    run(test, codec="png")
+
+
+def test_jpeg_in_the_best_quality_if_asked_for(run):
+    async def test(canvas):
+        Scene(canvas)
+        page = Page(canvas)
+        page.open()
+        await page.wait_final()
+        first, last = page.frames[0][0], page.frames[-1][0]
+        assert (first["codec"], first["quality"], first["final"]) == ("jpeg", 100, False)
+        assert last["codec"] == "png"
+
+    run(test, codec="jpeg", quality=100)
+
+
+def test_lossless_frames_go_on_when_the_gpu_fails(run, monkeypatch, caplog):
+    def fail(self, texture, *, rect=None):
+        raise RuntimeError("no memory left")
+
+    monkeypatch.setattr(PngEncoder, "encode", fail)
+
+    async def test(canvas):
+        Scene(canvas)
+        page = Page(canvas)
+        page.open()
+        await page.wait_frames(1)
+        np.testing.assert_array_equal(picture(page.frames[-1]), texture_pixels(canvas))
+        assert canvas._canvas_context.encoder.name == "CPU PNG"
+
+    run(test, codec="png", encoder="gpu")
 
 
 def test_a_failing_gpu_encoder_gives_way_to_the_cpu(run, monkeypatch, caplog):
@@ -1201,6 +1268,45 @@ def test_one_lossless_encoding_at_a_time_never_holds_the_loop(run, monkeypatch):
         np.testing.assert_array_equal(final, texture_pixels(canvas))
 
     run(test, lossless_delay=0.1)
+
+
+def test_sending_never_holds_the_loop_for_long(run, monkeypatch):
+    """At 1080p, lossless frames included. By the thread's CPU time, so that a busy machine does not count."""
+    held: list[tuple[float, str]] = []
+    run_handle = asyncio.Handle._run
+
+    def timed(handle):
+        began = time.thread_time()
+        run_handle(handle)
+        held.append((time.thread_time() - began, repr(handle)))
+
+    async def test(canvas):
+        scene = Scene(canvas)
+        page = Page(canvas)
+        page.open(1920, 1080)
+        await page.wait_final()
+        draw = canvas._draw_and_present
+
+        def draw_untimed(**options):
+            try:
+                return draw(**options)
+            finally:
+                held.append((-math.inf, "the draw"))  # its handle comes next
+
+        monkeypatch.setattr(canvas, "_draw_and_present", draw_untimed)
+        monkeypatch.setattr(asyncio.Handle, "_run", timed)
+        canvas.request_draw()
+        await page.wait(lambda: scene.draws > 1)
+        await page.wait(lambda: page.frames[-1][0]["final"] and page.frames[-2][0]["codec"] == "jpeg")
+        await page.wait_final()
+        monkeypatch.undo()
+        without_draws = [
+            after for before, after in itertools.pairwise([(0.0, ""), *held]) if before[0] != -math.inf
+        ]
+        assert len(without_draws) > 20
+        assert max(without_draws)[0] < 0.02, max(without_draws)
+
+    run(test, encoder="cpu")
 
 
 def test_the_sharp_frame_comes_though_an_ack_was_lost(run):
