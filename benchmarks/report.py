@@ -3,8 +3,8 @@
     python -m benchmarks.report            # the section, in place
     python -m benchmarks.report --plot     # the plot as well; needs matplotlib
 
-``docs/measured/`` holds the results: ``*-notebook.json`` of :mod:`benchmarks.notebook` and ``*-link.json`` of :mod:`benchmarks.link`,
-without what is of no use later (console output, each frame's time). A test holds the section to them.
+``docs/measured/`` holds the results: ``*-notebook.json`` of :mod:`benchmarks.notebook` and ``*-link.json`` of
+:mod:`benchmarks.link`, without what is of no use later (console output, each frame's time). A test holds the section to them.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def section() -> str:
 
 {notebook_table(notebook["results"])}
 
-Until acknowledged, and held, are of the three in their order. Held: how late a task comes on the kernel's event loop, the draw itself
-(2.5 to 7 ms) and all other work there included.
+Until acknowledged, and held, are of the three in their order. Held: how late a task comes on the kernel's event loop, the draw
+itself (2.5 to 7 ms) and all other work there included.
 
 ![Frames per second, and input to picture on a thin link](docs/performance.svg)
 

@@ -124,8 +124,8 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
     Arguments (besides those of ``BaseRenderCanvas``: size, title, update_mode, min_fps, max_fps, vsync, present_method):
         quality: of JPEG frames, 1 to 100: ``(least, best)``, within which it follows what the link carries; or one number.
-        codec: ``"auto"``: JPEG, and PNG at rest, but for ``quality=100`` always PNG; ``"jpeg"``: JPEG at any quality, and PNG at rest;
-            ``"png"``: always PNG, every frame without loss. Quality and subsampling are those of JPEG.
+        codec: ``"auto"``: JPEG, and PNG at rest, but for ``quality=100`` always PNG; ``"jpeg"``: JPEG at any quality, and PNG
+            at rest; ``"png"``: always PNG, every frame without loss. Quality and subsampling are those of JPEG.
         subsampling: ``"444"``, or ``"422"`` or ``"420"`` for fewer bytes and softer colours, or ``"gray"``. On a thin link, a
             range of qualities also lets it fall to ``"420"`` and the picture to half or a quarter of its size; one number does not.
         latency_budget: seconds that a frame may take beyond the link's delay; quality and rate give way for it. None: neither

@@ -36,7 +36,8 @@ def choose(
     ``"auto"`` takes the GPU, unless the adapter is a processor that only plays one (lavapipe, SwiftShader): there, a library
     written for processors is ten times faster. ``"gpu"`` and ``"cpu"`` force it.
 
-    It has as many slots as keep the device busy: where the device is what takes the time, every further one lets a picture get older.
+    It has as many slots as keep the device busy: where the device is what takes the time, every further one lets a picture get
+    older.
     """
     if preference not in PREFERENCES:
         raise ValueError(f"encoder must be one of {', '.join(map(repr, PREFERENCES))}, not {preference!r}")

@@ -133,7 +133,10 @@ class Views:
         size: int = 0,
         leads: Collection[str] = (),
     ) -> None:
-        """A frame of ``size`` bytes, whose draw began at ``began``, went out to all views or to one; to those of ``leads`` behind a lead."""
+        """A frame of ``size`` bytes, whose draw began at ``began``, went out to all views or to one.
+
+        To those of ``leads`` it went behind a lead.
+        """
         for name, v in self._views.items():
             if view is None or name == view:
                 v.in_flight[frame] = now

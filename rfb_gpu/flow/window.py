@@ -8,12 +8,12 @@ was that ended with another frame waiting, and how long a frame had waited for i
   a turn has time for it, a draw lets the frame before be sent first, which would otherwise wait until the draw is over.
 * The window holds what the page has turns for in the time from a draw to its acknowledgement, and half as many again and one, so
   that no turn goes without a frame; but no more than half as many again and one as have gone through in that time, for a link may
-  carry less than the page can show. The time is the quickest of the last seconds, so frames that wait for each other do not count as
-  distance (the filter of BBR's round trips, Cardwell et al. 2016, https://dl.acm.org/doi/10.1145/3009824).
+  carry less than the page can show. The time is the quickest of the last seconds, so frames that wait for each other do not count
+  as distance (the filter of BBR's round trips, Cardwell et al. 2016, https://dl.acm.org/doi/10.1145/3009824).
 
 Turns do not depend on how many frames come: a page that gets few of them does not look like one that wants few. While turns, one
-after the other, end without a frame waiting, it is not the page that limits, and what it told before is forgotten. Pure logic; no clock but the ``now``
-that callers pass in.
+after the other, end without a frame waiting, it is not the page that limits, and what it told before is forgotten. Pure logic; no
+clock but the ``now`` that callers pass in.
 """
 
 from __future__ import annotations
@@ -71,6 +71,8 @@ class FrameWindow:
         self._answered = 0
         self._rates: deque[float] = deque(maxlen=RATES)  # frames per second
         self._makings: deque[float] = deque(maxlen=MAKINGS)  # seconds
+        self._making = math.inf
+        self._turn: float | None = None
         self._turns: deque[float] = deque(maxlen=TURNS)
         self._was_free = False  # the last turn ended without a frame waiting
         self._wait = self._deviation = 0.0
@@ -91,7 +93,7 @@ class FrameWindow:
     def earliest_draw(self, coming: int = 0) -> float:
         """A draw before this time would be too early for its turn; ``coming`` frames are drawn and not sent yet."""
         turn = self._turn
-        if coming and turn is not None and self._makings and median(self._makings) <= MAKING_SHARE * turn:
+        if coming and turn is not None and self._making <= MAKING_SHARE * turn:
             return max(self._next_draw, self._drawn + LET_SEND_SHARE * turn)
         return self._next_draw
 
@@ -99,7 +101,7 @@ class FrameWindow:
         """The draw of a frame begins."""
         if now - self._drawn > PAUSE_SECONDS:
             self._turns.clear()
-            self._shift = 0.0
+            self._turn, self._shift = None, 0.0
         self._drawn = now
         turn = self._turn
         if turn is None:
@@ -115,6 +117,7 @@ class FrameWindow:
         self._in_flight[frame] = _Sent(now if began is None else began, now, self._answered)
         if began is not None:
             self._makings.append(now - began)
+            self._making = median(self._makings)
         self._last = frame
 
     def ack(
@@ -139,6 +142,7 @@ class FrameWindow:
             elif self._was_free and self._turns:
                 self._turns.popleft()
             self._was_free = turn is None
+        self._turn = self._measure_turn()
         for wait in waits:
             self._lock_phase(wait)
         self._measure_trip(frame, now - last.began, now)
@@ -148,8 +152,7 @@ class FrameWindow:
         """What is under way is not waited for."""
         self._in_flight.clear()
 
-    @property
-    def _turn(self) -> float | None:
+    def _measure_turn(self) -> float | None:
         if len(self._turns) < LEAST_TURNS:
             return None
         cut = int(TRIMMED * len(self._turns))

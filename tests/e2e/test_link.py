@@ -71,7 +71,9 @@ def test_after_an_animation_and_input_the_picture_is_exact_over_100_ms(
 ):
     """The input comes when the lossless picture of the animation's end is being made or is on its way."""
     name = f"sharp-{decoder}.ipynb"
-    made = f"canvas = make(decoder={decoder!r}, encoder={encoder!r}, update_mode='continuous', transport='comm')"
+    made = (
+        f"canvas = make(decoder={decoder!r}, encoder={encoder!r}, update_mode='continuous', transport='comm')"
+    )
     harness.write_notebook(jupyterlab.root / name, [harness.SCENE, made + "\ncanvas"])
     address = urllib.parse.urlsplit(jupyterlab.url)
     with running_shaper(address.hostname, address.port) as shaper:

@@ -643,9 +643,7 @@ def test_draws_have_the_rhythm_of_the_pages_turns(run):
         page = Page(canvas)
 
         def ack():
-            page.send(
-                type="ack", frame=page.frames[-1][0]["id"], received=1, shown=1, waits=[4], turns=[150]
-            )
+            page.send(type="ack", frame=page.frames[-1][0]["id"], received=1, shown=1, waits=[4], turns=[150])
 
         page.ack = ack
         page.open()
@@ -1281,7 +1279,7 @@ def test_sending_never_holds_the_loop_for_long(run, monkeypatch):
         held.append((time.thread_time() - began, repr(handle)))
 
     async def test(canvas):
-        scene = Scene(canvas)
+        Scene(canvas)
         page = Page(canvas)
         page.open(1920, 1080)
         await page.wait_final()
@@ -1295,11 +1293,11 @@ def test_sending_never_holds_the_loop_for_long(run, monkeypatch):
 
         monkeypatch.setattr(canvas, "_draw_and_present", draw_untimed)
         monkeypatch.setattr(asyncio.Handle, "_run", timed)
+        count = len(page.frames)
         canvas.request_draw()
-        await page.wait(lambda: scene.draws > 1)
-        await page.wait(lambda: page.frames[-1][0]["final"] and page.frames[-2][0]["codec"] == "jpeg")
-        await page.wait_final()
+        await page.wait_frames(count + 2)
         monkeypatch.undo()
+        assert [message["codec"] for message, _ in page.frames[count:]] == ["jpeg", "png"]
         without_draws = [
             after for before, after in itertools.pairwise([(0.0, ""), *held]) if before[0] != -math.inf
         ]

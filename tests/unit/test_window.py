@@ -72,7 +72,9 @@ class Simulation:
         self.at(self.kernel_free, self.may_draw)
 
     def encodes(self, began):
-        if self.now < self.kernel_free:  # the thread that would send it draws, and before it draws again it does
+        if (
+            self.now < self.kernel_free
+        ):  # the thread that would send it draws, and before it draws again it does
             self.at(self.kernel_free - 1e-7, self.encoded, began)
         else:
             self.encoded(began)

@@ -54,8 +54,8 @@ SUBSAMPLINGS = ("444", "422", "420", "gray")
 
 INDEX_ENTRIES_PER_MARKER = 21_000
 INDEX_BUDGET, FITTED_INDEX_BUDGET = 1 / 80, 1 / 40
-"""An index may take this share of the entropy-coded bytes; without it, decoders start at restart markers only. The second where fitted
-Huffman tables save more than that: the time to decode is that of the longest entry."""
+"""An index may take this share of the entropy-coded bytes; without it, decoders start at restart markers only. The second where
+fitted Huffman tables save more than that: the time to decode is that of the longest entry."""
 
 _INDEX_HEAD = struct.Struct("<5sBBHI")
 _INDEX_NAME = b"RFBG\0"
