@@ -11,7 +11,8 @@ Columns of both parts:
 * ``call``: time in the call of ``decode``. In the page it has ``parse`` in it; ``main`` is all JavaScript of a frame on the page's
   main thread, from the bytes to the submitted blit: ``call`` and ``draw``.
 * ``ready``: from the call until the GPU is done, one frame at a time.
-* ``loop``: time of a decode of many in a row, with one wait at the end; ``loop_shown``, in the page: with putting it on the canvas.
+* ``loop``: time of a decode of many in a row, with one wait at the end; ``loop_shown``, in the page: with putting it on the
+  canvas.
 * ``psnr``: against libjpeg-turbo's picture of the same file, in dB; 99 where they are equal. Chroma is smoothed in different ways.
 
 In Python, the peers are simplejpeg (libjpeg-turbo on one core), the same with the upload to a texture, and nvJPEG through

@@ -2,8 +2,10 @@
 
 import heapq
 import itertools
+import json
 import math
 import random
+from pathlib import Path
 from statistics import median
 
 import pytest
@@ -11,6 +13,8 @@ import pytest
 from rfb_gpu.flow.window import LEAST, MOST, FrameWindow
 
 REFRESH = 1 / 60
+RECORDED = json.loads((Path(__file__).parent / "data/recorded_links.json").read_text())
+"""By link: by how many ms each of 250 frames, one after the other, arrived later than the quickest."""
 
 
 class Simulation:
@@ -22,13 +26,23 @@ class Simulation:
         show: seconds that the page is busy with a frame.
         refresh: of the display; 0: the page shows whenever it is free.
         jitter: all of these are off by up to this share.
+        late: what each frame takes longer on its way, in seconds, over and over.
     """
 
     def __init__(
-        self, *, draw=0.003, encode=0.003, way=0.003, show=0.0, refresh=REFRESH, jitter=0.1, window=None
+        self,
+        *,
+        draw=0.003,
+        encode=0.003,
+        way=0.003,
+        show=0.0,
+        refresh=REFRESH,
+        jitter=0.1,
+        late=(0.0,),
+        window=None,
     ):
         self.draw, self.encode, self.way, self.show, self.refresh = draw, encode, way, show, refresh
-        self.jitter, self.random = jitter, random.Random(1)
+        self.jitter, self.random, self.late = jitter, random.Random(1), itertools.cycle(late)
         self.window = window or FrameWindow()
         self.events, self.order, self.now = [], itertools.count(), 0.0
         self.number, self.coming, self.kernel_free = 0, 0, 0.0
@@ -84,7 +98,8 @@ class Simulation:
         self.number += 1
         self.began[self.number] = began
         self.window.sent(self.number, self.now, began)
-        self.in_order("there", self.now + self.off(self.way / 2), self.arrives, self.number)
+        there = self.now + self.off(self.way / 2) + next(self.late)
+        self.in_order("there", there, self.arrives, self.number)
         self.may_draw()
 
     def arrives(self, frame):
@@ -166,6 +181,21 @@ def test_each_refresh_shows_a_frame_and_none_is_drawn_in_vain(draw, encode, way,
     assert drawn <= 61
     # Just in time, and not as old as a refresh that it missed.
     assert simulation.age(5) <= draw + encode + way / 2 + 0.006 + 0.02 * jitter
+
+
+@pytest.mark.parametrize(
+    "link, least, oldest",
+    zip(RECORDED, [59, 44, 52], [0.013, 0.02, 0.025], strict=True),
+    ids=["near", "nagle", "busy"],
+)
+def test_recorded_links(link, least, oldest):
+    """One that holds back every third frame by a refresh or more cannot do better than that."""
+    late = [ms / 1000 for ms in RECORDED[link]]
+    simulation = Simulation(late=late, jitter=0.0).run(10)
+    shown, drawn = simulation.frames(5)
+    assert shown >= least
+    assert drawn <= 62
+    assert simulation.age(5) <= oldest
 
 
 @pytest.mark.parametrize("way, least", [(0.05, 58), (0.2, 45)])
