@@ -18,9 +18,9 @@ Columns of both parts:
 In Python, the peers are simplejpeg (libjpeg-turbo on one core), the same with the upload to a texture, and nvJPEG through
 torchvision (from bytes on the CPU to a tensor on the GPU). Waiting for the GPU is reading four bytes back, which adds to ``ready``.
 
-In the page, ``blit`` is the GPU time of drawing the picture to the canvas, where it cannot be copied; ``direct`` and ``direct_main`` are
-``gpu`` and ``main`` of a decoder that writes to a canvas's own texture, without a picture of its own. The peers are the browser's
-own ways: ``bitmap`` (``createImageBitmap``), ``ImageDecoder`` and ``img``, each drawn to a 2d canvas of which a pixel is then
+In the page, ``blit`` is the GPU time of drawing the picture to the canvas, where it cannot be copied; ``direct`` and
+``direct_main`` are ``gpu`` and ``main`` of a decoder that writes to a canvas's own texture, without a picture of its own. The peers
+are the browser's own ways: ``bitmap`` (``createImageBitmap``), ``ImageDecoder`` and ``img``, each drawn to a 2d canvas of which a pixel is then
 read, because drawing alone may put the work off; and ``bitmap2gpu``: ``createImageBitmap`` and ``copyExternalImageToTexture``
 until the GPU is done.
 

@@ -21,6 +21,7 @@ import math
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -58,6 +59,7 @@ from .flow.protocol import (
     stats_message,
     welcome_message,
 )
+from .flow.stripes import Part, Stripes, outward
 from .readback import GPUFuture
 from .roads import TRANSPORTS, Roads
 from .stats import Meter, Stats
@@ -91,9 +93,11 @@ MAX_PIXELS = 64 * 2**20
 DEFAULT_QUALITY = 30, 80
 AGAIN_SHARP_SECONDS = 0.1
 REFINE_SECONDS = 0.5
-"""A lossless frame that takes longer on its way is preceded by one in the best quality."""
-MAX_REST_SECONDS = 5.0
-"""A picture that rested for so long gets its lossless frame, however long that takes."""
+"""A lossless frame that takes longer on its way is preceded by one in the best quality, and comes in stripes."""
+STRIPE_SECONDS = 0.1
+"""That a stripe takes on its way, about."""
+MOST_REPEATS = 3
+"""So often a picture's stripes begin again after a page refused one."""
 STATS_SECONDS = 0.5
 """How often the overlay's text is sent, while frames are."""
 MAX_INBOXES = 64
@@ -273,13 +277,17 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._rfb_encoding = 0  # how many of them are being encoded
         self._rfb_delivered = 0  # the newest draw whose frame is there
         self._rfb_changes = 0  # counts the frames that differed from the one before
-        self._rfb_changed_at = 0.0
         self._rfb_last_lossy: EncodedFrame | None = None
         self._rfb_sharpening = False  # at most one lossless encoding at a time
         self._rfb_unconfirmed: dict[int, None] = {}
         self._rfb_encode_failures = 0
         self._rfb_last_frame: tuple[EncodedFrame, str, bool] | None = None  # frame, fit, final
         self._rfb_pending_final: EncodedFrame | None = None
+        self._rfb_base: int | None = None  # the last full frame, if all pages have it
+        self._rfb_refining = False
+        self._rfb_stripes: Stripes | None = None
+        self._rfb_repeats = 0
+        self._rfb_pointer_y: float | None = None  # in pixels
         self._rfb_array_encoders: dict[str, CpuEncoder] = {}
         self._rfb_last_array: NDArray[np.uint8] | None = None
         self._rfb_size_is_from_page = False
@@ -412,6 +420,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                     turns=message.turns,
                 )
                 self._rfb_count_acks(message, answered)
+                self._rfb_note_stripes(message, answered)
             case DecoderReport():
                 self._rfb_decoders[message.view] = message
             case RoadReport():
@@ -454,6 +463,10 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._rfb_to_greet.discard(view)
         if self._rfb_last_frame is not None and view in self._rfb_views and not self._is_closed:
             self._rfb_send(*self._rfb_last_frame, view=view)
+            if not self._rfb_last_frame[2] and self._rfb_pending_final is None:
+                # It may have had stripes.
+                self._rfb_stripes = None
+                self._rfb_sharpen_if_wanted()
 
     def _rfb_complain_of_road(self, view: str) -> None:
         complaint = self._rfb_roads.complaint(view)
@@ -493,6 +506,8 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                 logger.debug("incomplete event ignored: %s", event)
                 return
             cleaned["time_stamp"] = event.get("timestamp", time.perf_counter())
+            if kind.startswith(("pointer_", "wheel")):
+                self._rfb_pointer_y = cleaned["y"] * self.get_pixel_ratio()
             self.submit_event(cleaned)
 
     def _rfb_max_side(self) -> int:
@@ -587,17 +602,15 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         """Sends what waits for room, and draws if a draw waits."""
         now = time.perf_counter()
         if self._rfb_pending_final is not None and not self._is_closed:
-            # What keeps a thin link busy for long would be in the way of the next gesture: the longer, the longer the rest before.
-            rested = self._rfb_changed_at + min(
-                self._rfb_views.seconds_for(len(self._rfb_pending_final)), MAX_REST_SECONDS
-            )
-            if now < rested:
-                self._rfb_wakeup.at(rested)
+            if self._rfb_views.seconds_for(len(self._rfb_pending_final)) > REFINE_SECONDS:
+                # In one piece, it would be in the way of the next gesture.
+                self._rfb_begin_stripes(self._rfb_pending_final)
             elif self._rfb_views.may_send(now):
                 frame, self._rfb_pending_final = self._rfb_pending_final, None
                 self._rfb_deliver(frame, final=True)
             else:
                 self._rfb_wakeup.at(self._rfb_views.next_deadline(now))
+        self._rfb_send_stripe()
         self._rfb_maybe_draw()
 
     # ----- frames
@@ -657,8 +670,11 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
     def _rfb_changed(self) -> None:
         """The picture is another one: a sharp one of it is made once it rests."""
         self._rfb_changes += 1
-        self._rfb_changed_at = time.perf_counter()
-        self._rfb_pending_final = None
+        self._rfb_pending_final = self._rfb_stripes = None
+        self._rfb_repeats = 0
+        self._rfb_sharpen_if_wanted()
+
+    def _rfb_sharpen_if_wanted(self) -> None:
         if self._rfb_lossless_delay is not None and not self._rfb_is_lossless:
             self._rfb_sharpen_after(self._rfb_lossless_delay)
 
@@ -691,12 +707,9 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             self._rfb_sharpening = False
             if self._is_closed:
                 return
-            error, context = future.exception(), self._canvas_context
+            error = future.exception()
             if error is not None:
-                if isinstance(context, EncodingContext) and context.lossless_fall_back(error):
-                    self._rfb_sharpen_after(AGAIN_SHARP_SECONDS)
-                else:
-                    logger.error("the sharp frame could not be encoded", exc_info=error)
+                self._rfb_sharpening_failed(error)
             elif change == self._rfb_changes:
                 self._rfb_pending_final = future.result()
                 self._rfb_refine(change)
@@ -706,44 +719,136 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
         future.add_done_callback(deliver)
 
+    def _rfb_sharpening_failed(self, error: BaseException) -> None:
+        context = self._canvas_context
+        if isinstance(context, EncodingContext) and context.lossless_fall_back(error):
+            self._rfb_sharpen_after(AGAIN_SHARP_SECONDS)
+        else:
+            logger.error("the sharp frame could not be encoded", exc_info=error)
+
     def _rfb_refine(self, change: int) -> None:
         """Sends the picture in the best quality first where the lossless one will take long."""
-        last, final = self._rfb_last_lossy, self._rfb_pending_final
-        context, best = self._canvas_context, self._rfb_policy.best
-        if last is None or final is None or not isinstance(context, EncodingContext):
+        last, final, best = self._rfb_last_lossy, self._rfb_pending_final, self._rfb_policy.best
+        if last is None or final is None or _settings_of(last) == best:
             return
-        if _settings_of(last) == best or self._rfb_views.seconds_for(len(final)) < REFINE_SECONDS:
+        if self._rfb_views.seconds_for(len(final)) <= REFINE_SECONDS:
             return
-        future = context.encode_again(best)
+        future = self._rfb_encode_again(best)
         if future is None:
             return
+        self._rfb_refining = True
 
         def deliver(future: GPUFuture[EncodedFrame]) -> None:
+            self._rfb_refining = False
             if change == self._rfb_changes and not self._is_closed and future.exception() is None:
                 self._rfb_deliver(future.result(), final=False)
+            self._rfb_flush()
 
         future.add_done_callback(deliver)
 
-    def _rfb_encode_lossless(self) -> GPUFuture[EncodedFrame] | None:
+    def _rfb_encode_again(self, encoding: Settings) -> GPUFuture[EncodedFrame] | None:
         context = self._canvas_context
         if isinstance(context, EncodingContext):
-            return context.encode_lossless()
+            return context.encode_again(encoding)
+        if self._rfb_last_array is None:
+            return None
+        encoder = self._rfb_array_encoder("jpeg")
+        encoder.quality, encoder.subsampling, encoder.scale = encoding
+        return encoder.encode_array(self._rfb_last_array)
+
+    def _rfb_encode_lossless(self, y: int = 0, rows: int | None = None) -> GPUFuture[EncodedFrame] | None:
+        """What was drawn last, or so many rows of it from ``y`` down; None if nothing was drawn yet."""
+        context = self._canvas_context
+        if isinstance(context, EncodingContext):
+            return context.encode_lossless(None if rows is None else (0, y, context.physical_size[0], rows))
         if self._rfb_last_array is not None:
-            return self._rfb_array_encoder("png").encode_array(self._rfb_last_array)
+            array = self._rfb_last_array if rows is None else self._rfb_last_array[y : y + rows]
+            return self._rfb_array_encoder("png").encode_array(array)
         return None
 
-    def _rfb_deliver(self, frame: EncodedFrame, *, final: bool, began: float | None = None) -> None:
+    # A lossless picture in stripes. They build on the last full frame, which all pages must have.
+
+    def _rfb_begin_stripes(self, whole: EncodedFrame) -> None:
+        if self._rfb_refining or self._rfb_last_frame is None:
+            return  # the finer frame comes first, and back here
+        self._rfb_pending_final = None
+        full, _, _ = self._rfb_last_frame
+        if (full.width, full.height) != (whole.width, whole.height):
+            self._rfb_deliver(whole, final=True)  # no finer frame was to be had
+            return
+        if self._rfb_base is None:
+            self._rfb_deliver(full, final=False)
+        assert self._rfb_base is not None
+        count = self._rfb_views.seconds_for(len(whole)) / STRIPE_SECONDS
+        centre = whole.height / 2 if self._rfb_pointer_y is None else self._rfb_pointer_y
+        self._rfb_stripes = Stripes(self._rfb_base, deque(outward(whole.height, count, centre)))
+
+    def _rfb_send_stripe(self) -> None:
+        """Encodes the next stripe and sends it, if the link has room and nothing is being drawn."""
+        stripes = self._rfb_stripes
+        if (
+            stripes is None
+            or not stripes.waiting
+            or stripes.encoding
+            or self._rfb_encoding
+            or self._is_closed
+        ):
+            return
+        now = time.perf_counter()
+        if not self._rfb_views.may_send(now):
+            self._rfb_wakeup.at(self._rfb_views.next_deadline(now))
+            return
+        part, draws = stripes.next, self._rfb_draws
+        future = self._rfb_encode_lossless(part.y, part.rows)
+        if future is None:
+            return
+        stripes.encoding = True
+
+        def deliver(future: GPUFuture[EncodedFrame]) -> None:
+            stripes.encoding = False
+            if self._is_closed or stripes is not self._rfb_stripes:
+                return
+            error = future.exception()
+            if error is not None:
+                self._rfb_stripes = None
+                self._rfb_sharpening_failed(error)
+            elif (
+                draws == self._rfb_draws
+            ):  # else it may be of another picture; if that turns out to be the same, again
+                self._rfb_deliver(future.result(), final=stripes.done(), part=part)
+                stripes.in_flight.add(self._rfb_frame_id)
+            self._rfb_flush()
+
+        future.add_done_callback(deliver)
+
+    def _rfb_note_stripes(self, ack: Ack, answered: list[tuple[int, float]]) -> None:
+        """Begins again if a page refused a stripe."""
+        stripes = self._rfb_stripes
+        if stripes is None:
+            return
+        ours = stripes.in_flight.intersection(frame for frame, _ in answered)
+        if ours and ack.dropped and self._rfb_repeats < MOST_REPEATS:
+            self._rfb_repeats += 1
+            self._rfb_stripes = self._rfb_base = None
+            self._rfb_sharpen_if_wanted()
+
+    def _rfb_deliver(
+        self, frame: EncodedFrame, *, final: bool, began: float | None = None, part: Part | None = None
+    ) -> None:
         fit = "exact" if isinstance(self._canvas_context, EncodingContext) else "stretch"
         self._rfb_frame_id += 1
-        self._rfb_last_frame = (frame, fit, final)
+        if part is None:
+            self._rfb_last_frame = (frame, fit, final)
+            self._rfb_base = self._rfb_frame_id
+        is_lossy = part is None and not final
         if len(self._rfb_views):
-            if not final:
+            if is_lossy:
                 self._rfb_unconfirmed[self._rfb_frame_id] = None
                 while len(self._rfb_unconfirmed) > 1000:
                     del self._rfb_unconfirmed[next(iter(self._rfb_unconfirmed))]
             now = time.perf_counter()
-            self._rfb_meter.sent(now, len(frame), is_final=final)
-            self._rfb_send(frame, fit, final, began=began)
+            self._rfb_meter.sent(now, len(frame), is_final=not is_lossy)
+            self._rfb_send(frame, fit, final, began=began, part=part)
             self._rfb_meter.add("send", now, time.perf_counter() - now)
             if self._show_stats and now - self._rfb_stats_told >= STATS_SECONDS:
                 self._rfb_stats_told = now
@@ -756,7 +861,13 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         final: bool,
         view: str | None = None,
         began: float | None = None,
+        part: Part | None = None,
     ) -> None:
+        if view is not None:
+            self._rfb_base = None  # for this page it is a frame of another number
+        width, height = frame.width, frame.height
+        if part is not None and self._rfb_last_frame is not None:
+            width, height = self._rfb_last_frame[0].width, self._rfb_last_frame[0].height
         now = time.perf_counter()
         leads = [name for name in self._rfb_views.due_leads(len(frame), now) if view in (None, name)]
         for name in leads:
@@ -765,8 +876,8 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         message = frame_message(
             self._rfb_frame_id,
             codec=frame.codec,
-            width=frame.width,
-            height=frame.height,
+            width=width,
+            height=height,
             fit=fit,
             final=final or self._rfb_is_lossless,
             quality=frame.quality,
@@ -774,6 +885,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             scale=frame.scale,
             window=self._rfb_views.window(view),
             view=view,
+            part=part,
         )
         self._rfb_roads.send(message, frame.data, self._rfb_views, self.send, view)
 
@@ -1150,6 +1262,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         for encoder in self._rfb_array_encoders.values():
             encoder.close()
         self._rfb_last_frame = self._rfb_last_lossy = self._rfb_pending_final = self._rfb_last_array = None
+        self._rfb_stripes = None
         anywidget.AnyWidget.close(self)
 
     def _rc_get_closed(self) -> bool:

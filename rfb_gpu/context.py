@@ -14,6 +14,7 @@ from rendercanvas.contexts.bitmapcontext import BitmapContextToBitmap
 from rendercanvas.contexts.wgpucontext import WgpuContextToBitmap
 
 from .codecs import CpuEncoder, EncodedFrame, Encoder, PngEncoder, choose
+from .codecs.source import Part
 from .diagnostics import NoAdapterError, find_adapter
 from .flow import Settings
 from .readback import GPUFuture
@@ -80,16 +81,17 @@ class EncodingContext(WgpuContextToBitmap):
         self.encoder_reason = f"the GPU encoder failed: {error}".splitlines()[0][:200]
         return True
 
-    def encode_lossless(self) -> GPUFuture[EncodedFrame] | None:
-        """What was drawn last, as a PNG, by the GPU where that encodes the other frames too; None if nothing was drawn yet."""
+    def encode_lossless(self, rect: Part | None = None) -> GPUFuture[EncodedFrame] | None:
+        """What was drawn last, or a part of it, as a PNG, by the GPU where that encodes the other frames too; None if nothing was
+        drawn yet."""
         if self._texture is None or self.device is None:
             return None
         encoder = self._lossless_encoder(self.device)
         try:
-            return encoder.encode(self._texture)
+            return encoder.encode(self._texture, rect=rect)
         except Exception as error:
             if self.lossless_fall_back(error):
-                return self.encode_lossless()
+                return self.encode_lossless(rect)
             raise
 
     def _lossless_encoder(self, device: wgpu.GPUDevice) -> CpuEncoder | PngEncoder:

@@ -15,6 +15,7 @@ import {
   type Frame,
   type FrameHeader,
   frameFile,
+  type Part,
   PROTOCOL_VERSION,
   parseKernelMessage,
   type RenderviewEvent,
@@ -40,6 +41,24 @@ const MAX_UNFINISHED = 3;
 /** After so long without a welcome the page says so, and says hello again: then twice as long, and so on. */
 const WELCOME_TIMEOUT_MS = 5000;
 const MAX_HELLOS = 5;
+
+/** Whether a part continues what is shown. */
+function fits({ base, index }: Part, { width, height }: Frame, shown: Picture | null): boolean {
+  return (
+    shown !== null &&
+    shown.base === base &&
+    shown.parts === index &&
+    shown.width === width &&
+    shown.height === height
+  );
+}
+
+/** What is known of a picture once this frame is part of it. */
+function pictureOf(frame: Frame): Picture {
+  const { id, width, height, fit, scale, final, road, part } = frame;
+  const of = part ? { base: part.base, parts: part.index + 1 } : { base: id, parts: 0 };
+  return { id, width, height, fit, scale, final, road, ...of };
+}
 
 export class CanvasModel implements ViewOwner, RoadOwner {
   readonly #any: AnyModel;
@@ -344,8 +363,7 @@ export class CanvasModel implements ViewOwner, RoadOwner {
       this.#setError("decode", `Frame ${header.id} came without its file.`);
       return;
     }
-    const older = this.#mailbox.put({ ...header, road, bytes, arrived });
-    if (older) {
+    for (const older of this.#mailbox.put({ ...header, road, bytes, arrived })) {
       this.#acks.superseded(older.id);
     }
     this.#schedule();
@@ -393,6 +411,12 @@ export class CanvasModel implements ViewOwner, RoadOwner {
     if (!presenter || !frame) {
       return;
     }
+    if (frame.part && !fits(frame.part, frame, this.#picture)) {
+      // The kernel begins again with a whole picture.
+      this.#acks.failed(frame.id);
+      this.#schedule();
+      return;
+    }
     this.#decoding = true;
     const started = performance.now();
     this.#turn = started;
@@ -403,7 +427,7 @@ export class CanvasModel implements ViewOwner, RoadOwner {
         this.#acks.failed(frame.id);
         return;
       }
-      this.#picture = frame;
+      this.#picture = pictureOf(frame);
       for (const view of this.#views) {
         if (view.isVisible) {
           this.#showOn(view);

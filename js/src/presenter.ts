@@ -19,6 +19,9 @@ export interface Picture {
   readonly scale: number;
   readonly final: boolean;
   readonly road: RoadName;
+  /** The frame that it was at first, and how many parts were laid over that. */
+  readonly base: number;
+  readonly parts: number;
 }
 
 export interface Presenter {
@@ -26,7 +29,7 @@ export interface Presenter {
   /** What `name` alone leaves open, as far as it is known: see the message `decoder`. */
   readonly method: string;
   /**
-   * Makes the frame the picture kept. On failure the last picture stays. One call at a time: whoever calls waits, so an
+   * Makes the frame the picture kept, or lays the part that it is over that. On failure the last picture stays. One call at a time: whoever calls waits, so an
    * older frame that decodes slowly cannot land on top of a newer one.
    */
   decode(frame: Frame): Promise<void>;
@@ -49,11 +52,32 @@ export class BrowserPresenter implements Presenter {
   }
 
   async decode(frame: Frame): Promise<void> {
-    const picture = await this.#decoder.decode(frame);
-    this.#picture?.close();
+    const decoded = await this.#decoder.decode(frame);
+    const picture = frame.part ? this.#laidOver(decoded, frame, frame.part.y) : decoded;
+    if (this.#picture !== picture) {
+      this.#picture?.close();
+    }
     this.#picture = picture;
     if (this.#closed) {
       this.close();
+    }
+  }
+
+  /** The picture kept with a part over it, on a canvas of its own, and the part closed. */
+  #laidOver(part: Decoded, { width, height }: Frame, y: number): Decoded {
+    try {
+      let picture = this.#picture;
+      if (!(picture?.source instanceof OffscreenCanvas)) {
+        const source = new OffscreenCanvas(width, height);
+        if (picture) {
+          context2d(source).drawImage(picture.source, 0, 0);
+        }
+        picture = { source, width, height, close: () => {} };
+      }
+      context2d(picture.source as OffscreenCanvas).drawImage(part.source, 0, y);
+      return picture;
+    } finally {
+      part.close();
     }
   }
 
@@ -74,6 +98,14 @@ export class BrowserPresenter implements Presenter {
     this.#picture?.close();
     this.#picture = null;
   }
+}
+
+function context2d(canvas: OffscreenCanvas): OffscreenCanvasRenderingContext2D {
+  const context = canvas.getContext("2d", { alpha: false });
+  if (!context) {
+    throw new Error("the browser gave no 2d context");
+  }
+  return context;
 }
 
 /** Textures grow in steps of this many pixels, so that dragging a corner does not make one for each frame. */
@@ -118,7 +150,7 @@ export class GpuPresenter implements Presenter {
     if (frame.width > limit || frame.height > limit) {
       throw new Error(`the frame is ${frame.width} x ${frame.height} pixels, this GPU's limit is ${limit}`);
     }
-    if (frame.codec === "jpeg") {
+    if (frame.codec === "jpeg" && !frame.part) {
       try {
         const { width, height } = frame;
         this.#jpeg.decode(frame.bytes, width, height, () => this.#target(width, height));
@@ -133,8 +165,9 @@ export class GpuPresenter implements Presenter {
     const picture = await decodeToBitmap(frame);
     try {
       const texture = this.#target(frame.width, frame.height);
-      const { source } = picture;
-      this.#device.queue.copyExternalImageToTexture({ source }, { texture }, [frame.width, frame.height]);
+      const { source, width, height } = picture;
+      const origin = [0, frame.part?.y ?? 0];
+      this.#device.queue.copyExternalImageToTexture({ source }, { texture, origin }, [width, height]);
     } finally {
       picture.close();
     }

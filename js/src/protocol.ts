@@ -83,6 +83,18 @@ export interface FrameHeader {
   final: boolean;
   window: number | null;
   view: string | null;
+  /** Null: the file is the whole picture. */
+  part: Part | null;
+}
+
+/** Rows of a picture, over its whole width. They build on a full frame and on the parts of it that came before. */
+export interface Part {
+  readonly y: number;
+  readonly rows: number;
+  /** The full frame's id. */
+  readonly base: number;
+  /** How many parts came before. */
+  readonly index: number;
 }
 
 export type KernelMessage =
@@ -142,7 +154,8 @@ export function parseKernelMessage(content: unknown): KernelMessage | null {
         !isCount(m.id) ||
         !isSide(m.width) ||
         !isSide(m.height) ||
-        !(m.codec === "jpeg" || m.codec === "png")
+        !(m.codec === "jpeg" || m.codec === "png") ||
+        !(m.part === undefined || isPart(m.part, m.height))
       ) {
         return null;
       }
@@ -157,6 +170,7 @@ export function parseKernelMessage(content: unknown): KernelMessage | null {
         final: m.final === true,
         window: asWindow(m.window),
         view: typeof m.view === "string" ? m.view : null,
+        part: m.part ?? null,
       };
     case "lead":
       return typeof m.view === "string" && isCount(m.id) ? { type: "lead", view: m.view, id: m.id } : null;
@@ -226,6 +240,13 @@ function asRoadOffer(value: unknown): RoadOffer | null {
     return null;
   }
   return { port: offer.port, token: offer.token, proxy: offer.proxy === true };
+}
+
+function isPart(value: unknown, height: number): value is Part {
+  const part = value as Partial<Part> | null;
+  return (
+    isCount(part?.y) && isSide(part.rows) && part.y + part.rows <= height && isCount(part.base) && isCount(part.index)
+  );
 }
 
 function isCount(value: unknown): value is number {

@@ -21,7 +21,7 @@ from rendercanvas.core.encoders import encode_png
 from ..readback import GPUFuture
 from .frame import EncodedFrame
 from .jpeg.settings import JpegSettings
-from .source import check_source
+from .source import Part, check_source
 
 __all__ = ["CpuEncoder"]
 
@@ -77,26 +77,30 @@ class CpuEncoder(JpegSettings):
             self._in_flight.popleft()
         return len(self._in_flight) < self._slot_count
 
-    def encode(self, texture: wgpu.GPUTexture) -> GPUFuture[EncodedFrame]:
-        """Encodes what the texture holds once all work submitted so far is done; it needs usage ``COPY_SRC``."""
+    def encode(self, texture: wgpu.GPUTexture, *, rect: Part | None = None) -> GPUFuture[EncodedFrame]:
+        """Encodes what the texture holds once all work submitted so far is done; it needs usage ``COPY_SRC``.
+
+        ``rect``: x, y, width and height in pixels of the part to encode; None for all of it.
+        """
         began = time.perf_counter()
         if self._device is None:
             raise RuntimeError("this encoder was made for arrays: give it a device to encode textures")
         self._check_open()
-        check_source(texture, self._device, usage="COPY_SRC")
-        width, height = texture.size[:2]
+        _, (x, y, width, height) = check_source(texture, self._device, rect, usage="COPY_SRC")
         stride = -(-width * 4 // _ROW_ALIGNMENT) * _ROW_ALIGNMENT
         self._make_room()
         buffer = self._staging(stride * height)
         commands = self._device.create_command_encoder(label="rfb_gpu download")
         commands.copy_texture_to_buffer(
-            {"texture": texture},
+            {"texture": texture, "origin": (x, y, 0)},
             {"buffer": buffer, "offset": 0, "bytes_per_row": stride, "rows_per_image": height},
             (width, height, 1),
         )
         self._device.queue.submit([commands.finish()])
         timings = {"submit": time.perf_counter() - began}
-        return self._start(self._download(buffer, texture, stride, self._settings(), began, timings))
+        return self._start(
+            self._download(buffer, texture.format, (width, height), stride, self._settings(), began, timings)
+        )
 
     def encode_array(self, array: NDArray[np.uint8]) -> GPUFuture[EncodedFrame]:
         """Encodes an image in memory: shape (height, width, 4), RGBA. It is copied at once, the caller may change it."""
@@ -164,14 +168,15 @@ class CpuEncoder(JpegSettings):
     def _download(
         self,
         buffer: wgpu.GPUBuffer,
-        texture: wgpu.GPUTexture,
+        texture_format: str,
+        size: tuple[int, int],
         stride: int,
         settings: _Settings,
         began: float,
         timings: dict[str, float],
     ) -> Generator[Any, None, EncodedFrame]:
-        width, height = texture.size[:2]
-        order = texture.format[:4].upper()
+        width, height = size
+        order = texture_format[:4].upper()
         try:
             yield (promise := buffer.map_async("READ_NOSYNC"))
             promise.sync_wait()  # raises, should the map have failed

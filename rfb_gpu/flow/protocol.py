@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .stripes import Part
+
 __all__ = [
     "PROTOCOL_VERSION",
     "Ack",
@@ -355,8 +357,9 @@ def frame_message(
     scale: int,
     window: int,
     view: str | None = None,
+    part: Part | None = None,
 ) -> dict[str, Any]:
-    """What goes with the bytes of a frame."""
+    """What goes with the bytes of a frame. Width and height are the whole picture's, also of a part."""
     message = {
         "type": "frame",
         "id": frame_id,
@@ -372,4 +375,6 @@ def frame_message(
     }
     if view is not None:
         message["view"] = view
+    if part is not None:
+        message["part"] = {"y": part.y, "rows": part.rows, "base": part.base, "index": part.index}
     return message

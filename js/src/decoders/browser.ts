@@ -8,7 +8,7 @@ import type { Frame } from "../protocol";
 
 /** A decoded picture. Whoever gets it closes it. */
 export interface Decoded {
-  readonly source: ImageBitmap | VideoFrame | HTMLImageElement;
+  readonly source: ImageBitmap | VideoFrame | HTMLImageElement | OffscreenCanvas;
   readonly width: number;
   readonly height: number;
   close(): void;
@@ -149,10 +149,9 @@ async function checked(way: Way, frame: Frame, finish?: (picture: Decoded) => vo
   const picture = await way.decode(frame);
   try {
     const { width, height } = picture;
-    if (width !== frame.width || height !== frame.height) {
-      throw new Error(
-        `the file is ${width} x ${height} pixels, its message says ${frame.width} x ${frame.height}`,
-      );
+    const rows = frame.part?.rows ?? frame.height;
+    if (width !== frame.width || height !== rows) {
+      throw new Error(`the file is ${width} x ${height} pixels, its message says ${frame.width} x ${rows}`);
     }
     finish?.(picture);
     return picture;
