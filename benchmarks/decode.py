@@ -20,9 +20,9 @@ torchvision (from bytes on the CPU to a tensor on the GPU). Waiting for the GPU 
 
 In the page, ``blit`` is the GPU time of drawing the picture to the canvas, where it cannot be copied; ``direct`` and
 ``direct_main`` are ``gpu`` and ``main`` of a decoder that writes to a canvas's own texture, without a picture of its own. The peers
-are the browser's own ways: ``bitmap`` (``createImageBitmap``), ``ImageDecoder`` and ``img``, each drawn to a 2d canvas of which a pixel is then
-read, because drawing alone may put the work off; and ``bitmap2gpu``: ``createImageBitmap`` and ``copyExternalImageToTexture``
-until the GPU is done.
+are the browser's own ways: ``bitmap`` (``createImageBitmap``), ``ImageDecoder`` and ``img``, each drawn to a 2d canvas of which a
+pixel is then read, because drawing alone may put the work off; and ``bitmap2gpu``: ``createImageBitmap`` and
+``copyExternalImageToTexture`` until the GPU is done.
 
 The page part needs aiohttp (which the package itself does not), a Chromium, and the decoders as a module, which node makes; without
 node, ``node build.mjs --decoding ../build/decoding.js`` in js/ makes it elsewhere. Without ``--gpu``, the page runs on a CPU.

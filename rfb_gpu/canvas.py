@@ -602,7 +602,10 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         """Sends what waits for room, and draws if a draw waits."""
         now = time.perf_counter()
         if self._rfb_pending_final is not None and not self._is_closed:
-            if self._rfb_views.seconds_for(len(self._rfb_pending_final)) > REFINE_SECONDS:
+            if (until := self._rfb_views.awaited_until(now)) is not None:
+                # From the answer it is known how long a lossless frame will take.
+                self._rfb_wakeup.at(until)
+            elif self._rfb_views.seconds_for(len(self._rfb_pending_final)) > REFINE_SECONDS:
                 # In one piece, it would be in the way of the next gesture.
                 self._rfb_begin_stripes(self._rfb_pending_final)
             elif self._rfb_views.may_send(now):

@@ -83,7 +83,8 @@ class EncodingContext(WgpuContextToBitmap):
 
     def encode_lossless(self, rect: Part | None = None) -> GPUFuture[EncodedFrame] | None:
         """What was drawn last, or a part of it, as a PNG, by the GPU where that encodes the other frames too; None if nothing was
-        drawn yet."""
+        drawn yet.
+        """
         if self._texture is None or self.device is None:
             return None
         encoder = self._lossless_encoder(self.device)

@@ -245,7 +245,11 @@ function asRoadOffer(value: unknown): RoadOffer | null {
 function isPart(value: unknown, height: number): value is Part {
   const part = value as Partial<Part> | null;
   return (
-    isCount(part?.y) && isSide(part.rows) && part.y + part.rows <= height && isCount(part.base) && isCount(part.index)
+    isCount(part?.y) &&
+    isSide(part.rows) &&
+    part.y + part.rows <= height &&
+    isCount(part.base) &&
+    isCount(part.index)
   );
 }
 

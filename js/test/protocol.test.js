@@ -15,7 +15,7 @@ const FRAME = {
 };
 
 test("a frame is read, and what is optional has a default", () => {
-  assert.deepEqual(parseKernelMessage(FRAME), { ...FRAME, view: null });
+  assert.deepEqual(parseKernelMessage(FRAME), { ...FRAME, view: null, part: null });
   const { fit, scale, final, window, ...least } = FRAME;
   assert.deepEqual(parseKernelMessage(least), {
     ...least,
@@ -24,7 +24,10 @@ test("a frame is read, and what is optional has a default", () => {
     final: false,
     window: null,
     view: null,
+    part: null,
   });
+  const part = { y: 400, rows: 80, base: 2, index: 0 };
+  assert.deepEqual(parseKernelMessage({ ...FRAME, part }).part, part);
 });
 
 test("impossible frames are no frames", () => {
@@ -38,6 +41,10 @@ test("impossible frames are no frames", () => {
     { height: Number.NaN },
     { height: Number.POSITIVE_INFINITY },
     { height: null },
+    { part: 3 },
+    { part: { y: 0, rows: 0, base: 2, index: 0 } },
+    { part: { y: 401, rows: 80, base: 2, index: 0 } },
+    { part: { y: 0, rows: 80, base: 2 } },
   ];
   for (const wrong of impossible) {
     assert.equal(parseKernelMessage({ ...FRAME, ...wrong }), null, JSON.stringify(wrong));

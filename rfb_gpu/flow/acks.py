@@ -22,6 +22,7 @@ ACK_TIMEOUT_SECONDS = 1.0
 """How long the oldest frame in flight may stay unacknowledged once its link should be done with it, at least."""
 ACK_TIMEOUT_ROUND_TRIPS = 4
 ACK_TIMEOUT_MAX_SECONDS = 8.0
+FIRST_ANSWER_SECONDS = 5.0
 FORGET_SECONDS = 60.0
 """A view that was silent for so long, with frames to answer, is forgotten: its page is gone."""
 MAX_VIEWS = 64
@@ -190,6 +191,20 @@ class Views:
             return all(self._has_room(v, now, coming, coming_bytes) for v in lively)
         # Nobody has answered of late: one frame at a time, to find out.
         return not coming and any(not v.in_flight for v in visible)
+
+    def awaited_until(self, now: float) -> float | None:
+        """Until when somebody who looks may yet answer for a frame; None if no answer is missing.
+
+        The first answer is waited for longer than others: before it, nothing is known of the link.
+        """
+        self._expire(now)
+        times = []
+        for v in self._watching():
+            if v.deadline is not None:
+                times.append(v.deadline)
+            elif v.link.rate is None and v.link.oldest_sent is not None:
+                times.append(v.link.oldest_sent + FIRST_ANSWER_SECONDS)
+        return max((when for when in times if when > now), default=None)
 
     def next_deadline(self, now: float, coming: int = 0) -> float | None:
         """When :meth:`may_send` may turn true without a message; None if it cannot. ``coming`` as there."""

@@ -76,6 +76,11 @@ class Link:
         return max(self._done(list(self._in_flight.values())) - now, 0.0)
 
     @property
+    def oldest_sent(self) -> float | None:
+        """When the oldest frame in flight was sent; None without one."""
+        return next(iter(self._in_flight.values())).when if self._in_flight else None
+
+    @property
     def oldest_done(self) -> float:
         """When the link should be done with the oldest frame in flight; minus infinity without one."""
         return self._done(list(self._in_flight.values())[:1])

@@ -197,6 +197,39 @@ def test_a_small_picture_fills_the_place_of_a_large_one(open_page, device, decod
 
 
 @BOTH_DECODERS
+def test_stripes_lie_over_the_frame_that_they_build_on(open_page, device, decoder):
+    page = open_page(decoder)
+    whole = picture(160, 120)
+    base = page.frame + 1
+    assert page.show(our_file(device, whole), 160, 120)
+    for index, (y, rows) in enumerate([(48, 40), (88, 32), (0, 48)]):
+        part = {"y": y, "rows": rows, "base": base, "index": index}
+        assert page.show(as_file(whole[y : y + rows], "PNG"), 160, 120, codec="png", part=part)
+        np.testing.assert_array_equal(page.pixels()[y : y + rows], whole[y : y + rows])
+    np.testing.assert_array_equal(page.canvas().screenshot(), whole)
+    again = picture(160, 120, turn=3)
+    assert page.show(our_file(device, again), 160, 120)
+    assert_like_libjpeg(page.canvas().screenshot(), our_file(device, again), 48.0)
+
+
+@BOTH_DECODERS
+@pytest.mark.parametrize("lacks", ["the base", "a part", "the size"])
+def test_a_stripe_without_what_it_builds_on_is_refused_in_silence(open_page, device, decoder, lacks):
+    page = open_page(decoder)
+    whole = picture(160, 120)
+    base = page.frame + 1
+    assert page.show(our_file(device, whole), 160, 120)
+    before = page.pixels()
+    part = {"y": 0, "rows": 16, "base": base, "index": 0}
+    part |= {"the base": {"base": base + 7}, "a part": {"index": 1}, "the size": {}}[lacks]
+    width = 150 if lacks == "the size" else 160
+    file = as_file(np.zeros((16, width, 3), np.uint8), "PNG")
+    assert not page.show(file, width, 120, codec="png", part=part)
+    np.testing.assert_array_equal(page.pixels(), before)
+    assert page.badge == ""
+
+
+@BOTH_DECODERS
 def test_acknowledgements_tell_when_frames_and_their_leads_arrived(open_page, device, decoder):
     page = open_page(decoder)
     now = lambda: page.page.evaluate("performance.now()")  # noqa: E731

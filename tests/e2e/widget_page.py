@@ -196,12 +196,21 @@ class WidgetPage(LocalPage):
         self.page.evaluate("([trait, value]) => host.set(trait, value)", [trait, value])
 
     def show(
-        self, file: bytes, width: int, height: int, codec: str = "jpeg", fit: str = "exact", scale: int = 1
+        self,
+        file: bytes,
+        width: int,
+        height: int,
+        codec: str = "jpeg",
+        fit: str = "exact",
+        scale: int = 1,
+        part: dict[str, int] | None = None,
     ) -> bool:
         """Send a frame and wait for its acknowledgement; returns whether it was shown."""
         self.frame += 1
         before = len(self.sent("ack"))
         header = {"type": "frame", "id": self.frame, "codec": codec, "width": width, "height": height}
+        if part is not None:
+            header["part"] = part
         self.deliver({**header, "fit": fit, "scale": scale, "final": True}, file)
         self.page.wait_for_function(
             "count => host.sent.filter(message => message.type === 'ack').length > count", arg=before
