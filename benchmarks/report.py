@@ -110,8 +110,8 @@ def section() -> str:
 
 {notebook_table(notebook["results"])}
 
-Until acknowledged, and held, are of the three in their order. Held: how late a task comes on the kernel's event loop, the draw
-itself (2.5 to 7 ms) and all other work there included.
+Until acknowledged, and held, are of the three in their order; the other two do not count the download of the pixels. Held: how late
+a task comes on the kernel's event loop, the draw itself (2.5 to 7 ms) and all other work there included.
 
 ![Frames per second, and input to picture on a thin link](docs/performance.svg)
 

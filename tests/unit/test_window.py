@@ -185,7 +185,7 @@ def test_each_refresh_shows_a_frame_and_none_is_drawn_in_vain(draw, encode, way,
 
 @pytest.mark.parametrize(
     "link, least, oldest",
-    zip(RECORDED, [59, 44, 52], [0.013, 0.02, 0.025], strict=True),
+    list(zip(RECORDED, [59, 44, 52], [0.013, 0.02, 0.025], strict=True)),
     ids=["near", "nagle", "busy"],
 )
 def test_recorded_links(link, least, oldest):
