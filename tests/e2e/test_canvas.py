@@ -55,6 +55,19 @@ def test_lossy_frames_are_the_picture_too(show, decoder, subsampling, at_least):
     assert_shows(canvas, opened.kernel, at_least=at_least)
 
 
+def test_every_frame_without_loss_if_asked_for(show):
+    opened, canvas = show("canvas = make(decoder='webgpu', codec='png')", "canvas")
+    canvas.wait_frame()
+    for start, end in [((0.3, 0.5), (0.7, 0.6)), ((0.7, 0.5), (0.4, 0.5))]:
+        assert canvas.final
+        shown = canvas.frame
+        canvas.drag(start, end)
+        canvas.wait_frame(after=shown)
+    opened.kernel.wait_for("not canvas._rfb_draw_requested and not canvas._rfb_encoding")
+    opened.page.wait_for_timeout(200)
+    np.testing.assert_array_equal(canvas.screenshot(), opened.kernel.array("pixels(canvas)"))
+
+
 def test_a_drag_turns_the_scene(show):
     opened, canvas = show("canvas = make(decoder='webgpu')", "canvas")
     canvas.wait_final()

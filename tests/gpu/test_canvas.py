@@ -582,6 +582,10 @@ def test_a_fixed_quality_stays(run):
     run(test, update_mode="continuous", quality=70, subsampling="422")
 
 
+THIN = 40e3
+"""Bytes per second: a lossless picture of these tests takes more than a second."""
+
+
 def noise(scene):
     """Something that takes long without loss."""
     values = np.random.default_rng(1).integers(0, 64, (150, 200, 3), np.uint8)
@@ -607,7 +611,7 @@ def assembled(page):
 def test_over_a_thin_link_the_picture_sharpens_in_stripes_behind_a_better_lossy_one(run, encoder):
     async def test(canvas):
         noise(Scene(canvas))
-        page = Page(canvas, link=(15e3, 0.02))
+        page = Page(canvas, link=(THIN, 0.02))
         page.open(200, 150)
         page.event(
             type="pointer_move", x=10, y=140, buttons=[], modifiers=[], button=0, ntouches=0, touches={}
@@ -623,7 +627,7 @@ def test_over_a_thin_link_the_picture_sharpens_in_stripes_behind_a_better_lossy_
         first = page.frames[-count][0]["part"]
         assert first["y"] <= 140 < first["y"] + first["rows"], "where the pointer is"
         np.testing.assert_array_equal(image, texture_pixels(canvas))
-        assert max(len(data) for _, data in page.frames[-count:]) < 0.4 * 15e3
+        assert max(len(data) for _, data in page.frames[-count:]) < 0.4 * THIN
 
     run(test, encoder=encoder)
 
@@ -632,7 +636,7 @@ def test_input_does_not_wait_for_more_than_a_stripe(run):
     async def test(canvas):
         scene = Scene(canvas)
         noise(scene)
-        page = Page(canvas, link=(15e3, 0.02))
+        page = Page(canvas, link=(THIN, 0.02))
         page.open(200, 150)
         await page.wait(lambda: any("part" in message for message, _ in page.frames))
         draws, began = scene.draws, time.perf_counter()
@@ -644,7 +648,7 @@ def test_input_does_not_wait_for_more_than_a_stripe(run):
         newer = next(i for i in range(seen, len(page.frames)) if "part" not in page.frames[i][0])
         assert scene.draws > draws
         # What is under way, the frame itself, and this machine.
-        own = (len(page.frames[newer][1]) + sum(len(data) for _, data in page.frames[seen:newer])) / 15e3
+        own = (len(page.frames[newer][1]) + sum(len(data) for _, data in page.frames[seen:newer])) / THIN
         assert newer - seen <= 2
         assert waited < own + 0.6
         await page.wait_final_part()
@@ -657,13 +661,13 @@ def test_input_does_not_wait_for_more_than_a_stripe(run):
 def test_stripes_begin_again(run, what):
     async def test(canvas):
         noise(Scene(canvas))
-        page = Page(canvas, link=(15e3, 0.02))
+        page = Page(canvas, link=(THIN, 0.02))
         page.open(200, 150)
         await page.wait(lambda: sum("part" in message for message, _ in page.frames) == 2)
         if what == "refused":
             page.refuse = page.frames[-1][0]["id"] + 1
         else:
-            other = Page(canvas, "b", link=(15e3, 0.02))
+            other = Page(canvas, "b", link=(THIN, 0.02))
             other.open(200, 150)
         count = len(page.frames)
         await page.wait(lambda: any("part" not in message for message, _ in page.frames[count:]))
@@ -679,7 +683,7 @@ def test_numpy_frames_sharpen_in_stripes_too(run):
         context = canvas.get_context("bitmap")
         array = np.random.default_rng(2).integers(0, 64, (150, 200, 4), np.uint8)
         canvas.request_draw(lambda: context.set_bitmap(array))
-        page = Page(canvas, link=(15e3, 0.02))
+        page = Page(canvas, link=(THIN, 0.02))
         page.open(200, 150)
         await page.wait_final_part()
         image, count = assembled(page)
