@@ -57,7 +57,7 @@ BACKENDS = {
     "jupyter_rfb": "rendercanvas.jupyter",
 }
 """The module of each backend's RenderCanvas."""
-OWN_OPTIONS = ("encoder", "decoder", "quality", "subsampling", "max_buffered_frames", "transport")
+OWN_OPTIONS = ("encoder", "decoder", "codec", "quality", "subsampling", "max_buffered_frames", "transport")
 """What only our canvas has; the peers run with their defaults, quality 80."""
 
 HEARTBEAT = 0.005
@@ -660,6 +660,7 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentG
     own = parser.add_argument_group("rfb_gpu's canvas")
     own.add_argument("--encoder", choices=("auto", "gpu", "cpu"))
     own.add_argument("--decoder", choices=("auto", "webgpu", "browser"))
+    own.add_argument("--codec", choices=("auto", "jpeg", "png"))
     own.add_argument("--quality", type=parse_quality, help="a number, or LOW,HIGH")
     own.add_argument("--subsampling")
     own.add_argument("--max-buffered-frames", type=int)

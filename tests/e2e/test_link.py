@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import urllib.parse
@@ -17,6 +18,14 @@ from tests.e2e import harness
 SIZE = 320, 240
 
 
+@contextlib.contextmanager
+def shaped(jupyterlab):
+    """A link to JupyterLab that can be shaped, and the server at its other end."""
+    address = urllib.parse.urlsplit(jupyterlab.url)
+    with running_shaper(address.hostname, address.port) as shaper:
+        yield shaper, dataclasses.replace(jupyterlab, url=f"http://127.0.0.1:{shaper.port}/")
+
+
 def test_every_move_is_seen_over_a_thin_link(page, jupyterlab, tmp_path):
     """Loosely: nothing of the link's quality is asked here, only that input and pictures keep going both ways."""
     probe = f"Probe('rfb_gpu', 'image', {SIZE[0]}, {SIZE[1]}, {{'transport': 'comm'}})"
@@ -25,9 +34,7 @@ def test_every_move_is_seen_over_a_thin_link(page, jupyterlab, tmp_path):
     harness.write_notebook(jupyterlab.root / name, [cell])
     for script in PAGE_SCRIPTS:
         page.add_init_script(script)
-    address = urllib.parse.urlsplit(jupyterlab.url)
-    with running_shaper(address.hostname, address.port) as shaper:
-        through_link = dataclasses.replace(jupyterlab, url=f"http://127.0.0.1:{shaper.port}/")
+    with shaped(jupyterlab) as (shaper, through_link):
         opened = harness.Notebook(page, through_link, name, tmp_path)
         try:
             opened.open()
@@ -48,7 +55,7 @@ def test_every_move_is_seen_over_a_thin_link(page, jupyterlab, tmp_path):
             carried = shaper.down.carried - carried
             result = page.evaluate("drag.result()")
         finally:
-            shaper.shape()
+            shaper.shape()  # or the end would take long, too
             opened.shutdown()
 
     moves, pictures = result["moves"], result["pictures"]
@@ -75,9 +82,7 @@ def test_after_an_animation_and_input_the_picture_is_exact_over_100_ms(
         f"canvas = make(decoder={decoder!r}, encoder={encoder!r}, update_mode='continuous', transport='comm')"
     )
     harness.write_notebook(jupyterlab.root / name, [harness.SCENE, made + "\ncanvas"])
-    address = urllib.parse.urlsplit(jupyterlab.url)
-    with running_shaper(address.hostname, address.port) as shaper:
-        through_link = dataclasses.replace(jupyterlab, url=f"http://127.0.0.1:{shaper.port}/")
+    with shaped(jupyterlab) as (shaper, through_link):
         opened = harness.Notebook(page, through_link, name, tmp_path)
         try:
             opened.open()
@@ -96,5 +101,5 @@ def test_after_an_animation_and_input_the_picture_is_exact_over_100_ms(
             canvas.wait_final()
             np.testing.assert_array_equal(canvas.screenshot(), opened.kernel.array("pixels(canvas)"))
         finally:
-            shaper.shape()
+            shaper.shape()  # or the end would take long, too
             opened.shutdown()
