@@ -72,8 +72,7 @@ SHARP_TIMEOUT = 30
 ANSWER_TIMEOUT = 60
 
 OWN_OPTIONS = (
-    "encoder", "decoder",
-    "codec", "quality", "subsampling", "max_buffered_frames", "latency_budget", "transport",
+    "encoder", "decoder", "codec", "quality", "subsampling", "max_buffered_frames", "latency_budget", "transport",
 )  # fmt: skip
 
 
