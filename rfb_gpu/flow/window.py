@@ -35,8 +35,9 @@ RATES, MAKINGS = 8, 15
 """Of so many rates the highest counts, of so many times from a draw to the sending of its frame the median."""
 MAKING_SHARE, LET_SEND_SHARE = 1.0, 1.25
 """Of a turn: what makes frames in so much time has the time to let one be sent before the next draw; it is waited for so long."""
-LONGEST_TURN = 0.5
-"""Seconds. Slower than this draws are not held back, or a page that recovers would be noticed late."""
+SHORTEST_TURN, LONGEST_TURN = 0.001, 0.5
+"""Seconds. Some pages' clocks have coarse steps, in which a turn may take no time. Slower than the longest, draws are not held
+back, or a page that recovers would be noticed late."""
 PAUSE_SECONDS = 0.5
 """What turns were before a pause of draws tells nothing."""
 PHASE_GAIN = 0.1
@@ -109,7 +110,7 @@ class FrameWindow:
             return
         late = now - self._next_draw
         # A draw that is a little late does not shift those after it.
-        self._next_draw = now + turn + self._shift - (late if late < turn / 2 else 0.0)
+        self._next_draw = now + turn + self._shift - (late if 0 < late < turn / 2 else 0.0)
         self._shift = 0.0
 
     def sent(self, frame: int, now: float, began: float | None = None) -> None:
@@ -138,7 +139,7 @@ class FrameWindow:
             self._rates.append((self._answered - last.answered) / (now - last.when))
         for turn in turns:
             if turn is not None:
-                self._turns.append(min(turn, LONGEST_TURN))
+                self._turns.append(min(max(turn, SHORTEST_TURN), LONGEST_TURN))
             elif self._was_free and self._turns:
                 self._turns.popleft()
             self._was_free = turn is None

@@ -306,6 +306,19 @@ def test_a_page_that_tells_nothing_of_turns_gets_a_few():
     assert window.earliest_draw() <= 1.0
 
 
+@pytest.mark.parametrize("turn", [0.0, 1e-9, 1e9])
+def test_impossible_turns_are_survived(turn):
+    window = FrameWindow()
+    for frame in range(1, 50):
+        window.drawn(0.01 * frame)
+        window.sent(frame, 0.01 * frame)
+        window.ack(frame, 0.01 * frame + 0.005, [turn], [turn])
+    assert LEAST <= window.size <= MOST
+    assert window.earliest_draw() <= 0.5 + 1.0, (
+        "draws that were not held back do not hold back later ones for longer"
+    )
+
+
 def test_an_acknowledgement_out_of_turn_changes_nothing():
     window = FrameWindow()
     window.ack(7, 1.0, [0.01], [0.01])
