@@ -48,7 +48,7 @@ import wgpu
 from numpy.typing import NDArray
 
 from benchmarks.encode import Load, make_device, psnr, upload
-from benchmarks.notebook import parse_size, parse_variable
+from benchmarks.notebook import add_browser_arguments, parse_size
 from benchmarks.scenes import SCENES, render_to_array
 from rfb_gpu import JpegDecoder, JpegEncoder
 from rfb_gpu.codecs.jpeg.bitstream import SUBSAMPLINGS
@@ -747,17 +747,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--loop", type=int, default=30, help="decodes in a row, in the page")
     parser.add_argument("--json", type=Path)
     page = parser.add_argument_group("the page")
-    page.add_argument("--gpu", action="store_true", help="the browser shall use the GPU")
-    page.add_argument(
-        "--chromium", default=shutil.which("chromium") or "chromium", help="path of the browser"
-    )
-    page.add_argument(
-        "--browser-env", action="append", type=parse_variable, default=[], metavar="NAME=VALUE",
-        help=f"for the browser alone, e.g. LD_LIBRARY_PATH and FONTCONFIG_FILE; {several}",
-    )  # fmt: skip
-    page.add_argument(
-        "--browser-flag", action="append", default=[], help=f"as --browser-flag=--NAME; {several}"
-    )
+    add_browser_arguments(page)
     page.add_argument("--bundle", type=Path, help="the decoders as a module, made before")
     options = parser.parse_args()
     options.part = options.part or ["python", "page"]

@@ -288,15 +288,20 @@ def summary(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def add_case_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which pictures are encoded."""
+    parser.add_argument(
+        "--size", action="append", help="WIDTHxHEIGHT, several times; default 1920x1080 and 3840x2160"
+    )
+    parser.add_argument("--scene", action="append", choices=SCENES, help="several times; default all")
+
+
 def main() -> None:
     """Measures what the command line asks for."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--size", action="append", help="WIDTHxHEIGHT, several times; default 1920x1080 and 3840x2160"
-    )
-    parser.add_argument("--scene", action="append", choices=SCENES, help="several times; default all")
+    add_case_arguments(parser)
     parser.add_argument(
         "--subsampling", action="append", choices=SUBSAMPLINGS, help="several times; default 444 and 420"
     )

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from rendercanvas.core.encoders import encode_png
 
-from benchmarks.encode import Load, make_device, upload
+from benchmarks.encode import Load, add_case_arguments, make_device, upload
 from benchmarks.scenes import SCENES, render_to_array
 from rfb_gpu import PngEncoder
 
@@ -136,10 +136,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--size", action="append", help="WIDTHxHEIGHT, several times; default 1920x1080 and 3840x2160"
-    )
-    parser.add_argument("--scene", action="append", choices=SCENES, help="several times; default all")
+    add_case_arguments(parser)
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--warm-up", type=int, default=3)
     parser.add_argument("--json", type=Path)

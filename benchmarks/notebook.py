@@ -654,9 +654,24 @@ def parse_quality(text: str) -> int | tuple[int, int]:
     return numbers[0] if len(numbers) == 1 else (numbers[0], numbers[1])
 
 
+def add_browser_arguments(group: argparse._ArgumentGroup) -> None:
+    """What all benchmarks with a page ask of the browser."""
+    several = "several times"
+    group.add_argument("--gpu", action="store_true", help="the browser shall use the GPU")
+    group.add_argument(
+        "--chromium", default=shutil.which("chromium") or "chromium", help="path of the browser"
+    )
+    group.add_argument(
+        "--browser-env", action="append", type=parse_variable, default=[], metavar="NAME=VALUE",
+        help=f"for the browser alone, e.g. LD_LIBRARY_PATH and FONTCONFIG_FILE; {several}",
+    )  # fmt: skip
+    group.add_argument(
+        "--browser-flag", action="append", default=[], help=f"as --browser-flag=--NAME; {several}"
+    )
+
+
 def add_shared_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """What all benchmarks with a notebook ask of our canvas, and of the host. Gives the canvas's group, for more."""
-    several = "several times"
     own = parser.add_argument_group("rfb_gpu's canvas")
     own.add_argument("--encoder", choices=("auto", "gpu", "cpu"))
     own.add_argument("--decoder", choices=("auto", "webgpu", "browser"))
@@ -665,17 +680,7 @@ def add_shared_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentG
     own.add_argument("--subsampling")
     own.add_argument("--max-buffered-frames", type=int)
     host = parser.add_argument_group("the host")
-    host.add_argument("--gpu", action="store_true", help="the browser shall use the GPU")
-    host.add_argument(
-        "--chromium", default=shutil.which("chromium") or "chromium", help="path of the browser"
-    )
-    host.add_argument(
-        "--browser-env", action="append", type=parse_variable, default=[], metavar="NAME=VALUE",
-        help=f"for the browser alone, e.g. LD_LIBRARY_PATH and FONTCONFIG_FILE; {several}",
-    )  # fmt: skip
-    host.add_argument(
-        "--browser-flag", action="append", default=[], help=f"as --browser-flag=--NAME; {several}"
-    )
+    add_browser_arguments(host)
     host.add_argument("--site", type=Path, help="JupyterLab and the packages are in this folder")
     return own
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 
 import wgpu
@@ -15,7 +16,7 @@ from .source import Part, check_source
 __all__ = ["TextureEncoder"]
 
 
-class TextureEncoder:
+class TextureEncoder(ABC):
     """Takes sources, checked, one after the other while it has slots; a subclass encodes them.
 
     Raises:
@@ -71,8 +72,8 @@ class TextureEncoder:
         self._in_flight.append(future)
         return future
 
+    @abstractmethod
     def _encode(
         self, source: wgpu.GPUTexture | wgpu.GPUTextureView, is_linear: bool, part: Part, began: float
     ) -> GPUFuture[EncodedFrame]:
         """Submits the work for a frame; ``is_linear``: the source gives linear values."""
-        raise NotImplementedError

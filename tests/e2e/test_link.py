@@ -19,44 +19,44 @@ SIZE = 320, 240
 
 
 @contextlib.contextmanager
-def shaped(jupyterlab):
-    """A link to JupyterLab that can be shaped, and the server at its other end."""
+def through_a_link(page, jupyterlab, scratch, name, cells):
+    """A link that can be shaped, and a notebook that runs over it, until the block ends."""
+    harness.write_notebook(jupyterlab.root / name, cells)
     address = urllib.parse.urlsplit(jupyterlab.url)
     with running_shaper(address.hostname, address.port) as shaper:
-        yield shaper, dataclasses.replace(jupyterlab, url=f"http://127.0.0.1:{shaper.port}/")
+        server = dataclasses.replace(jupyterlab, url=f"http://127.0.0.1:{shaper.port}/")
+        opened = harness.Notebook(page, server, name, scratch)
+        try:
+            opened.open()
+            opened.run_all()
+            yield shaper, opened
+        finally:
+            shaper.shape()  # or the end would take long, too
+            opened.shutdown()
 
 
 def test_every_move_is_seen_over_a_thin_link(page, jupyterlab, tmp_path):
     """Loosely: nothing of the link's quality is asked here, only that input and pictures keep going both ways."""
     probe = f"Probe('rfb_gpu', 'image', {SIZE[0]}, {SIZE[1]}, {{'transport': 'comm'}})"
     cell = f"from benchmarks.link import Probe\nprobe = {probe}\nprobe.canvas"
-    name = "thin-link.ipynb"
-    harness.write_notebook(jupyterlab.root / name, [cell])
     for script in PAGE_SCRIPTS:
         page.add_init_script(script)
-    with shaped(jupyterlab) as (shaper, through_link):
-        opened = harness.Notebook(page, through_link, name, tmp_path)
-        try:
-            opened.open()
-            opened.run_all()
-            canvas = opened.canvas()
-            canvas.wait_final()
-            page.mouse.move(*page.evaluate("drag.middle()"))
-            page.mouse.down()
-            page.wait_for_function("drag.captured()")
+    with through_a_link(page, jupyterlab, tmp_path, "thin-link.ipynb", [cell]) as (shaper, opened):
+        canvas = opened.canvas()
+        canvas.wait_final()
+        page.mouse.move(*page.evaluate("drag.middle()"))
+        page.mouse.down()
+        page.wait_for_function("drag.captured()")
 
-            shaper.shape(4e6, 0.03)
-            carried = shaper.down.carried
-            page.evaluate(f"drag.start({Lattice(*SIZE).columns})")
-            page.wait_for_timeout(3000)
-            page.evaluate("drag.stop()")
-            page.mouse.up()
-            page.wait_for_function("drag.isSharp()", timeout=20_000)
-            carried = shaper.down.carried - carried
-            result = page.evaluate("drag.result()")
-        finally:
-            shaper.shape()  # or the end would take long, too
-            opened.shutdown()
+        shaper.shape(4e6, 0.03)
+        carried = shaper.down.carried
+        page.evaluate(f"drag.start({Lattice(*SIZE).columns})")
+        page.wait_for_timeout(3000)
+        page.evaluate("drag.stop()")
+        page.mouse.up()
+        page.wait_for_function("drag.isSharp()", timeout=20_000)
+        carried = shaper.down.carried - carried
+        result = page.evaluate("drag.result()")
 
     moves, pictures = result["moves"], result["pictures"]
     assert result["errors"] == []
@@ -77,29 +77,21 @@ def test_after_an_animation_and_input_the_picture_is_exact_over_100_ms(
     page, jupyterlab, tmp_path, decoder, encoder
 ):
     """The input comes when the lossless picture of the animation's end is being made or is on its way."""
-    name = f"sharp-{decoder}.ipynb"
     made = (
         f"canvas = make(decoder={decoder!r}, encoder={encoder!r}, update_mode='continuous', transport='comm')"
     )
-    harness.write_notebook(jupyterlab.root / name, [harness.SCENE, made + "\ncanvas"])
-    with shaped(jupyterlab) as (shaper, through_link):
-        opened = harness.Notebook(page, through_link, name, tmp_path)
-        try:
-            opened.open()
-            opened.run_all()
-            canvas = opened.canvas()
-            canvas.wait_decoder(decoder)
-            shaper.shape(delay=0.05)
-            canvas.wait_frame(after=canvas.frame + 8)
-            opened.kernel.run("canvas.set_update_mode('ondemand')")
-            draws = opened.kernel.value("canvas.draws")
-            page.wait_for_timeout(330)
-            canvas.drag((0.3, 0.5), (0.7, 0.6))
-            opened.kernel.wait_for(f"canvas.draws > {draws} + 2")
-            canvas.wait_final(after=canvas.frame)
-            opened.kernel.wait_for("not canvas._rfb_draw_requested and not canvas._rfb_sharpening")
-            canvas.wait_final()
-            np.testing.assert_array_equal(canvas.screenshot(), opened.kernel.array("pixels(canvas)"))
-        finally:
-            shaper.shape()  # or the end would take long, too
-            opened.shutdown()
+    name, cells = f"sharp-{decoder}.ipynb", [harness.SCENE, made + "\ncanvas"]
+    with through_a_link(page, jupyterlab, tmp_path, name, cells) as (shaper, opened):
+        canvas = opened.canvas()
+        canvas.wait_decoder(decoder)
+        shaper.shape(delay=0.05)
+        canvas.wait_frame(after=canvas.frame + 8)
+        opened.kernel.run("canvas.set_update_mode('ondemand')")
+        draws = opened.kernel.value("canvas.draws")
+        page.wait_for_timeout(330)
+        canvas.drag((0.3, 0.5), (0.7, 0.6))
+        opened.kernel.wait_for(f"canvas.draws > {draws} + 2")
+        canvas.wait_final(after=canvas.frame)
+        opened.kernel.wait_for("not canvas._rfb_draw_requested and not canvas._rfb_sharpening")
+        canvas.wait_final()
+        np.testing.assert_array_equal(canvas.screenshot(), opened.kernel.array("pixels(canvas)"))

@@ -1120,11 +1120,13 @@ def test_jpeg_in_the_best_quality_if_asked_for(run):
     run(test, codec="jpeg", quality=100)
 
 
-def test_lossless_frames_go_on_when_the_gpu_fails(run, monkeypatch, caplog):
-    def fail(self, texture, *, rect=None):
-        raise RuntimeError("no memory left")
+def no_memory(self, texture, *, rect=None):
+    """In place of an encoder's ``encode``."""
+    raise RuntimeError("no memory left")
 
-    monkeypatch.setattr(PngEncoder, "encode", fail)
+
+def test_lossless_frames_go_on_when_the_gpu_fails(run, monkeypatch, caplog):
+    monkeypatch.setattr(PngEncoder, "encode", no_memory)
 
     async def test(canvas):
         Scene(canvas)
@@ -1140,10 +1142,7 @@ def test_lossless_frames_go_on_when_the_gpu_fails(run, monkeypatch, caplog):
 def test_a_failing_gpu_encoder_gives_way_to_the_cpu(run, monkeypatch, caplog):
     """Out of memory, a frame too large for the device: the picture still comes, and the canvas says how."""
 
-    def fail(self, texture, *, rect=None):
-        raise RuntimeError("no memory left")
-
-    monkeypatch.setattr(JpegEncoder, "encode", fail)
+    monkeypatch.setattr(JpegEncoder, "encode", no_memory)
 
     async def test(canvas):
         Scene(canvas)
