@@ -251,6 +251,7 @@ def test_a_file_that_our_decoder_refuses_is_shown_by_the_browsers(show):
 
 def test_a_lost_gpu_device_is_replaced_without_a_draw(notebook):
     opened, canvas = show_apart(notebook, "canvas = make(decoder='webgpu')", "canvas")
+    canvas.wait_decoder("webgpu")  # on a busy machine the browser's decoder may show the first picture
     canvas.wait_final()
     draws = opened.kernel.value("canvas.draws")
     canvas.locator.evaluate(
