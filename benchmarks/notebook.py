@@ -164,7 +164,7 @@ class Probe:
         if send_ours is not None:  # by whichever road
 
             def counting(frame: Any, *rest: Any, **named: Any) -> None:
-                self._sent.append(len(frame.data))
+                self._sent.append(len(frame))
                 send_ours(frame, *rest, **named)
 
             self.canvas._rfb_send = counting

@@ -645,7 +645,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                 self._rfb_meter.encoded(began, frame.timings["ready"])
                 # The same file is the same picture, and pages have it. Different ones differ within their first bytes, so this
                 # costs something only where it saves more.
-                if last is None or frame.data != last.data:
+                if last is None or not frame.has_file_of(last):
                     self._rfb_changed()
                     self._rfb_deliver(frame, final=False, began=drawn)
                 else:
@@ -890,7 +890,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             view=view,
             part=part,
         )
-        self._rfb_roads.send(message, frame.data, self._rfb_views, self.send, view)
+        self._rfb_roads.send(message, frame.view, self._rfb_views, self.send, view)
 
     def _rfb_set_badge(self, code: str, text: str) -> None:
         if self._rfb_badges.get(code, "") != text:
@@ -994,7 +994,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         """Whether a frame may be made while a cell keeps all acknowledgements. Silence tells nothing then: no page is given up."""
         for view in self._rfb_hosts:
             self._rfb_views.heard(view)
-        size = len(self._rfb_last_frame[0].data) if self._rfb_last_frame is not None else 0
+        size = len(self._rfb_last_frame[0]) if self._rfb_last_frame is not None else 0
         if now - self._rfb_drawn_when < max(UNHEARD_SECONDS, size / UNHEARD_BYTES_PER_SECOND):
             return False
         # The latter: somebody looks, and has not acknowledged everything.
@@ -1084,7 +1084,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
         frame = self._rfb_on_its_thread(self._rfb_take_picture, pixel_ratio)
         width, height = self.get_logical_size()
-        source = base64.b64encode(frame.data).decode()
+        source = base64.b64encode(frame.view).decode()
         alt = html.escape(self._title or "canvas")
         display(
             HTML(

@@ -11,8 +11,9 @@ import asyncio
 import logging
 import threading
 import time
+import weakref
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future as ThreadFuture
 from concurrent.futures import TimeoutError as ThreadTimeoutError
 from typing import Any, Generic, TypeVar, cast
@@ -22,7 +23,7 @@ import wgpu
 from numpy.typing import NDArray
 from rendercanvas.utils.asyncs import detect_current_call_soon_threadsafe
 
-__all__ = ["GPUFuture", "Readback"]
+__all__ = ["GPUFuture", "Readback", "RecycledMemory"]
 
 T = TypeVar("T")
 Wait = Any  # a GPUPromise or a concurrent.futures.Future
@@ -263,3 +264,40 @@ class _Mapped:
     def words(self, start: int, stop: int) -> NDArray[np.uint32]:
         """A copy of the 32-bit words from number ``start`` to ``stop``."""
         return np.frombuffer(b"".join(self.slice(4 * start, 4 * stop)), np.uint32)
+
+
+class RecycledMemory:
+    """Joins pieces in memory that an earlier result has given back.
+
+    Memory that is new to a process is cleared by the system page by page when it is first written to, which takes several times as
+    long as the copy; and the C library gives large pieces back to the system as soon as they are free.
+    """
+
+    SPARE = 3
+    """So many pieces of memory are kept: one that is being shown, one that is sent, one that is made."""
+    ALIGNMENT = 64 * 1024
+    HEADROOM = 1.25
+
+    def __init__(self) -> None:
+        self._spare: deque[NDArray[np.uint8]] = deque(maxlen=self.SPARE)
+
+    def join(self, pieces: Sequence[bytes | memoryview]) -> memoryview:
+        """The pieces one after the other, read-only. The memory comes back when nothing refers to the result any more."""
+        size = sum(len(piece) for piece in pieces)
+        memory = self._take(size)
+        lease = memory[:size]
+        # From whichever thread has held it for longest; one call of a deque is safe there.
+        weakref.finalize(lease, self._spare.append, memory).atexit = False
+        start = 0
+        for piece in pieces:
+            lease[start : start + len(piece)] = np.frombuffer(piece, np.uint8)
+            start += len(piece)
+        lease.flags.writeable = False
+        return lease.data
+
+    def _take(self, size: int) -> NDArray[np.uint8]:
+        while self._spare:
+            memory = self._spare.popleft()
+            if len(memory) >= size:
+                return memory
+        return np.empty(-(-int(size * self.HEADROOM) // self.ALIGNMENT) * self.ALIGNMENT, np.uint8)

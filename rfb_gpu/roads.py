@@ -115,7 +115,7 @@ class Roads:
     def send(
         self,
         message: dict[str, Any],
-        file: bytes,
+        file: bytes | memoryview,
         views: Views,
         comm: Callable[..., None],
         view: str | None,

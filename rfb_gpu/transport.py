@@ -87,7 +87,7 @@ def _host_name(host: str) -> str | None:
         return None
 
 
-def frame_pieces(message: Mapping[str, Any], file: bytes) -> list[bytes | memoryview]:
+def frame_pieces(message: Mapping[str, Any], file: bytes | memoryview) -> list[bytes | memoryview]:
     """A frame as the pieces of one binary message: length of the header (4 bytes, little-endian), header (JSON), file.
 
     The file's bytes are not copied, and must not change.
@@ -117,7 +117,7 @@ class Link:
         """Sends a message as text. Returns at once; a page that is gone gets nothing."""
         _call(self._loop, self._put, json.dumps(message))
 
-    def send_frame(self, message: Mapping[str, Any], file: bytes) -> None:
+    def send_frame(self, message: Mapping[str, Any], file: bytes | memoryview) -> None:
         """Sends a frame and its file. Returns at once.
 
         A frame that has not begun when the next one comes is never sent: a stalled socket holds one begun and one waiting.

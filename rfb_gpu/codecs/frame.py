@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
+import numpy as np
 import wgpu
 
 from ..readback import GPUFuture
 
 __all__ = ["EncodedFrame", "Encoder"]
 
+_BEGINNING = 4096  # bytes
+
 
 @dataclass(frozen=True, repr=False)
 class EncodedFrame:
-    """One image as a complete JPEG or PNG file; ``bytes(frame)`` are the file."""
+    """One image as a complete JPEG or PNG file; ``frame.data`` and ``bytes(frame)`` are the file."""
 
-    data: bytes
+    view: bytes | memoryview
+    """The file where it lies, read-only and without a copy."""
     width: int
     height: int
     codec: str
@@ -31,16 +36,28 @@ class EncodedFrame:
     """Seconds: ``submit`` (in the call of encode), ``ready`` (from that call until the bytes were there); with profiling also
     one entry per GPU pass."""
 
+    @cached_property
+    def data(self) -> bytes:
+        """The file."""
+        return bytes(self.view)
+
     def __bytes__(self) -> bytes:
         return self.data
 
     def __len__(self) -> int:
-        return len(self.data)
+        return len(self.view)
+
+    def has_file_of(self, other: EncodedFrame) -> bool:
+        """Whether both are the same file, byte for byte. Quick where they differ near the beginning."""
+        if len(self) != len(other) or self.view[:_BEGINNING] != other.view[:_BEGINNING]:
+            return False
+        # Memoryviews compare item by item.
+        return bool((np.frombuffer(self.view, np.uint8) == np.frombuffer(other.view, np.uint8)).all())
 
     def __repr__(self) -> str:
         return (
             f"<EncodedFrame {self.codec} {self.width}x{self.height} quality {self.quality} {self.subsampling}, "
-            f"{len(self.data)} bytes>"
+            f"{len(self)} bytes>"
         )
 
 

@@ -35,6 +35,8 @@ RATES, MAKINGS = 8, 15
 """Of so many rates the highest counts, of so many times from a draw to the sending of its frame the median."""
 MAKING_SHARE, LET_SEND_SHARE = 1.0, 1.25
 """Of a turn: what makes frames in so much time has the time to let one be sent before the next draw; it is waited for so long."""
+HAND_OVER_SHARE = 0.1
+"""Of a turn. So long another thread writes a frame to its socket; a draw that began sooner would keep the interpreter from it."""
 SHORTEST_TURN, LONGEST_TURN = 0.001, 0.5
 """Seconds. Some pages' clocks have coarse steps, in which a turn may take no time. Slower than the longest, draws are not held
 back, or a page that recovers would be noticed late."""
@@ -78,7 +80,7 @@ class FrameWindow:
         self._was_free = False  # the last turn ended without a frame waiting
         self._wait = self._deviation = 0.0
         self._shift = 0.0  # of the next draw
-        self._drawn = -math.inf
+        self._drawn = self._handed_over = -math.inf
         self._trip: tuple[float, float] | None = None  # when, seconds
         # Ends with the answer to this frame; the quickest trip since it began.
         self._probe: tuple[int, float] | None = None
@@ -94,9 +96,14 @@ class FrameWindow:
     def earliest_draw(self, coming: int = 0) -> float:
         """A draw before this time would be too early for its turn; ``coming`` frames are drawn and not sent yet."""
         turn = self._turn
-        if coming and turn is not None and self._making <= MAKING_SHARE * turn:
+        if turn is None or self._making > MAKING_SHARE * turn:
+            return self._next_draw
+        if coming:
             return max(self._next_draw, self._drawn + LET_SEND_SHARE * turn)
-        return self._next_draw
+        hand_over = HAND_OVER_SHARE * turn
+        if self._making + hand_over > turn:
+            return self._next_draw
+        return max(self._next_draw, self._handed_over + hand_over)
 
     def drawn(self, now: float) -> None:
         """The draw of a frame begins."""
@@ -120,6 +127,7 @@ class FrameWindow:
             self._makings.append(now - began)
             self._making = median(self._makings)
         self._last = frame
+        self._handed_over = now
 
     def ack(
         self, frame: int, now: float, waits: Iterable[float] = (), turns: Iterable[float | None] = ()

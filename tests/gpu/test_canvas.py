@@ -57,7 +57,8 @@ class Page:
         self.messages.append(message)
         if message["type"] == "frame":
             (data,) = buffers
-            assert type(data) is bytes, "a private copy: kernels send it later from another thread"
+            assert memoryview(data).readonly, "it must not change: kernels send it later from another thread"
+            # Kept as it came: memory that is given to a later frame too early would show here.
             self.frames.append((message, data))
             if self.acks:
                 asyncio.get_running_loop().call_soon(self.ack)

@@ -13,6 +13,7 @@ import pytest
 from rfb_gpu.flow.window import LEAST, MOST, FrameWindow
 
 REFRESH = 1 / 60
+SWITCH_INTERVAL = 0.005  # CPython's default
 RECORDED = json.loads((Path(__file__).parent / "data/recorded_links.json").read_text())
 """By link: by how many ms each of 250 frames, one after the other, arrived later than the quickest."""
 
@@ -27,6 +28,8 @@ class Simulation:
         refresh: of the display; 0: the page shows whenever it is free.
         jitter: all of these are off by up to this share.
         late: what each frame takes longer on its way, in seconds, over and over.
+        write: seconds until another thread has written a frame to its socket. A draw that begins meanwhile has the interpreter:
+            the thread gets it after ``SWITCH_INTERVAL``, or when the draw is over.
     """
 
     def __init__(
@@ -39,10 +42,12 @@ class Simulation:
         refresh=REFRESH,
         jitter=0.1,
         late=(0.0,),
+        write=0.0,
         window=None,
     ):
         self.draw, self.encode, self.way, self.show, self.refresh = draw, encode, way, show, refresh
         self.jitter, self.random, self.late = jitter, random.Random(1), itertools.cycle(late)
+        self.write = write
         self.window = window or FrameWindow()
         self.events, self.order, self.now = [], itertools.count(), 0.0
         self.number, self.coming, self.kernel_free = 0, 0, 0.0
@@ -98,9 +103,21 @@ class Simulation:
         self.number += 1
         self.began[self.number] = began
         self.window.sent(self.number, self.now, began)
-        there = self.now + self.off(self.way / 2) + next(self.late)
-        self.in_order("there", there, self.arrives, self.number)
+        if self.write:
+            self.at(self.now + self.off(self.write), self.writes, self.number)
+        else:
+            self.written(self.number)
         self.may_draw()
+
+    def writes(self, frame):
+        if self.now < self.kernel_free:
+            self.at(min(self.kernel_free, self.now + SWITCH_INTERVAL), self.written, frame)
+        else:
+            self.written(frame)
+
+    def written(self, frame):
+        there = self.now + self.off(self.way / 2) + next(self.late)
+        self.in_order("there", there, self.arrives, frame)
 
     def arrives(self, frame):
         self.dropped += self.mailbox is not None
@@ -181,6 +198,11 @@ def test_each_refresh_shows_a_frame_and_none_is_drawn_in_vain(draw, encode, way,
     assert drawn <= 61
     # Just in time, and not as old as a refresh that it missed.
     assert simulation.age(5) <= draw + encode + way / 2 + 0.006 + 0.02 * jitter
+
+
+def test_a_draw_leaves_the_interpreter_to_who_writes_the_frame_before():
+    simulation = Simulation(draw=0.0063, encode=0.007, jitter=0.3, write=0.001).run(10)
+    assert simulation.frames(5)[0] >= 59
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import numpy as np
 import wgpu
 from numpy.typing import ArrayLike
 
-from ...readback import GPUFuture, Readback
+from ...readback import GPUFuture, Readback, RecycledMemory
 from ..frame import EncodedFrame
 from ..passes import Copy, Stage, submit
 from ..source import Part
@@ -404,6 +404,7 @@ class JpegEncoder(TextureEncoder, JpegSettings):
         if huffman not in ("adaptive", "standard"):
             raise ValueError(f"huffman must be 'adaptive' or 'standard', not {huffman!r}")
         self._stages = _Stages.of(device)
+        self._memory = RecycledMemory()
         self.quality = quality
         self.subsampling = subsampling
         self.scale = scale
@@ -584,7 +585,7 @@ class JpegEncoder(TextureEncoder, JpegSettings):
                                 _index_budget(huffman),
                             )
                         )
-                        data = b"".join([first, index, rest, *streams])
+                        file = self._memory.join([first, index, rest, *streams])
                 finally:
                     readback.release()
         finally:
@@ -599,5 +600,5 @@ class JpegEncoder(TextureEncoder, JpegSettings):
         if self._profiler:
             timings |= self._profiler.read()
         return EncodedFrame(
-            data, layout.width, layout.height, "jpeg", quality, layout.subsampling, scale, timings
+            file, layout.width, layout.height, "jpeg", quality, layout.subsampling, scale, timings
         )
