@@ -1,7 +1,7 @@
 """A remote-framebuffer canvas for notebooks: frames are encoded on the GPU that drew them and decoded on the one that shows them.
 
-``RenderCanvas`` is the canvas; ``JpegEncoder``, ``JpegDecoder`` and ``PngEncoder`` can be used alone. ``doctor()`` tells what runs
-here and why.
+``RenderCanvas`` is the canvas; ``JpegEncoder``, ``JpegDecoder``, ``PngEncoder`` and ``PngDecoder`` can be used alone. ``doctor()``
+tells what runs here and why.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
-from .codecs import EncodedFrame, JpegDecoder, JpegEncoder, PngEncoder
+from .codecs import EncodedFrame, JpegDecoder, JpegEncoder, PngDecoder, PngEncoder
 from .diagnostics import NoAdapterError, doctor
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ __all__ = [
     "JpegDecoder",
     "JpegEncoder",
     "NoAdapterError",
+    "PngDecoder",
     "PngEncoder",
     "RenderCanvas",
     "__version__",

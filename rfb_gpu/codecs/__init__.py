@@ -10,18 +10,22 @@ import wgpu
 from .cpu import CpuEncoder
 from .frame import EncodedFrame, Encoder
 from .jpeg import CorruptJpegError, ForeignJpegError, JpegDecoder, JpegEncoder, JpegError
-from .png import PngEncoder
+from .png import CorruptPngError, ForeignPngError, PngDecoder, PngEncoder, PngError
 
 __all__ = [
     "CorruptJpegError",
+    "CorruptPngError",
     "CpuEncoder",
     "EncodedFrame",
     "Encoder",
     "ForeignJpegError",
+    "ForeignPngError",
     "JpegDecoder",
     "JpegEncoder",
     "JpegError",
+    "PngDecoder",
     "PngEncoder",
+    "PngError",
     "choose",
 ]
 

@@ -1,4 +1,4 @@
-"""The compiled stages of an encoder, shared by all its instances on a device."""
+"""The compiled stages of a codec, shared by all its instances on a device."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ __all__ = ["Stages"]
 
 S = TypeVar("S", bound="Stages")
 
+_OTHER_KINDS: dict[str, dict[str, Any]] = {
+    "texture": {"texture": {}},
+    "picture": {"storage_texture": {"access": "write-only", "format": "rgba8unorm"}},
+}
+
 
 class Stages:
-    """Bind group layouts, and pipelines on demand; a subclass names the stages.
-
-    The stages read nothing but what our own code wrote, so they are compiled without checks of bounds.
-    """
+    """Bind group layouts, and pipelines on demand; a subclass names the stages."""
 
     FOLDER: ClassVar[str]
     """Below ``rfb_gpu/codecs``, where a stage's ``.wgsl`` file lies."""
     BINDINGS: ClassVar[dict[str, str]]
-    """By stage: the kinds of its bindings, ``texture`` or a type of buffer, in the order of their numbers."""
+    """By stage: the kinds of its bindings in their order, ``texture``, ``picture`` (one to write to) or a type of buffer."""
+    TRUSTED: ClassVar[bool] = True
+    """The stages read nothing but what our own code wrote, so they are compiled without checks of bounds. Never for a file's."""
     _of_device: ClassVar[weakref.WeakKeyDictionary[wgpu.GPUDevice, Any]]
 
     def __init_subclass__(cls) -> None:
@@ -45,7 +49,7 @@ class Stages:
                 label=f"rfb_gpu {stage}",
                 entries=[
                     {"binding": i, "visibility": wgpu.ShaderStage.COMPUTE}
-                    | ({"texture": {}} if kind == "texture" else {"buffer": {"type": kind}})
+                    | _OTHER_KINDS.get(kind, {"buffer": {"type": kind}})
                     for i, kind in enumerate(kinds.split())
                 ],
             )
@@ -57,9 +61,8 @@ class Stages:
         device = self._device()
         assert device is not None
         label = f"rfb_gpu {stage}"
-        module = shader_module(
-            device, label, assemble(f"{self.FOLDER}/{stage}.wgsl", constants), trusted=True
-        )
+        code = assemble(f"{self.FOLDER}/{stage}.wgsl", constants)
+        module = shader_module(device, label, code, trusted=self.TRUSTED, loops_end=True)
         return device.create_compute_pipeline(
             label=label,
             layout=device.create_pipeline_layout(bind_group_layouts=[self.bind_group_layouts[stage]]),

@@ -16,7 +16,8 @@ import simplejpeg
 import wgpu
 from numpy.typing import NDArray
 
-from ..passes import Profiler, Stage, submit
+from ..passes import Stage, submit
+from ..texture_decoder import TextureDecoder
 from ..wgsl import assemble, shader_module
 from .bitstream import CorruptJpegError, ForeignJpegError, JpegFile, Layout, parse
 from .tables import AAN_SCALE, ZIGZAG, HuffmanTable
@@ -27,7 +28,6 @@ _ENTRIES_PER_WORKGROUP = 16
 """Of huffman_decode.wgsl: a divisor of 64."""
 _GROUP_BLOCKS = 96
 """Mirrors shaders/blocks.wgsl: blocks that a workgroup has room for."""
-_ALIGNMENT = 256
 
 # Mirrors huffman_decode.wgsl.
 _FAST_BITS = 10
@@ -203,7 +203,7 @@ def _plan(file: JpegFile) -> list[_Dispatch]:
     return plan
 
 
-class JpegDecoder:
+class JpegDecoder(TextureDecoder):
     """Decodes JPEG files into textures of a device.
 
     Arguments:
@@ -220,11 +220,7 @@ class JpegDecoder:
     """
 
     def __init__(self, device: wgpu.GPUDevice, *, profile: bool | str = False) -> None:
-        if not isinstance(device, wgpu.GPUDevice):
-            raise TypeError(f"device must be a wgpu.GPUDevice, not {type(device).__name__}")
-        self._device = device
-        self._profiler = Profiler(device, profile) if profile else None
-        self._buffers: dict[str, wgpu.GPUBuffer] = {}
+        super().__init__(device, profile=profile)
         self._bind_groups: dict[str, wgpu.GPUBindGroup] = {}
         self._picture_bind_groups: weakref.WeakKeyDictionary[wgpu.GPUTexture, wgpu.GPUBindGroup] = (
             weakref.WeakKeyDictionary()
@@ -232,7 +228,6 @@ class JpegDecoder:
         # What the buffers "huffman" and "tables" are made of.
         self._huffman: tuple[HuffmanTable, ...] = ()
         self._quantisers = b""
-        self._closed = False
 
     def decode(
         self, data: bytes | bytearray | memoryview, *, out: wgpu.GPUTexture | None = None
@@ -254,8 +249,7 @@ class JpegDecoder:
             ValueError: ``out`` does not fit, or the picture is larger than the device's textures.
             RuntimeError: the decoder is closed.
         """
-        if self._closed:
-            raise RuntimeError("the decoder is closed")
+        self._check_open()
         try:
             file = parse(data)
         except ForeignJpegError as why:
@@ -281,57 +275,6 @@ class JpegDecoder:
         )
         return out
 
-    def timings(self) -> dict[str, float]:
-        """With ``profile``: seconds of GPU time that the last file took, as ``gpu`` in all and by stage. Waits for the GPU.
-
-        Empty before the first file. Uploads are not in it, nor what is decoded on the CPU.
-
-        Raises:
-            RuntimeError: the decoder was made without ``profile=True``, or is closed.
-        """
-        if self._profiler is None:
-            raise RuntimeError("timings() needs a decoder made with profile=True")
-        return self._profiler.read()
-
-    def close(self) -> None:
-        """Frees all that the decoder has on the GPU. The textures stay with who has them. Decoding is over then."""
-        self._closed = True
-        for buffer in self._buffers.values():
-            buffer.destroy()
-        self._buffers.clear()
-        self._forget_bind_groups()
-        if self._profiler:
-            self._profiler.destroy()
-            self._profiler = None
-
-    def _texture(self, width: int, height: int, out: wgpu.GPUTexture | None, usage: str) -> wgpu.GPUTexture:
-        """``out`` if the picture fits it, or a new texture."""
-        limit = self._device.limits["max-texture-dimension-2d"]
-        if max(width, height) > limit:
-            raise ValueError(
-                f"the picture is {width}x{height}, the device's textures have at most {limit} a side"
-            )
-        if out is None:
-            flags = wgpu.TextureUsage
-            return self._device.create_texture(
-                label="rfb_gpu picture",
-                size=(width, height, 1),
-                format="rgba8unorm",
-                usage=flags.STORAGE_BINDING | flags.TEXTURE_BINDING | flags.COPY_SRC | flags.COPY_DST,
-            )
-        if out._device is not self._device:
-            raise ValueError("out belongs to another device than the decoder")
-        if tuple(out.size) != (width, height, 1) or out.format != "rgba8unorm" or out.dimension != "2d":
-            raise ValueError(
-                f"out must be a 2D rgba8unorm texture of {width}x{height}, not {out.format} of {'x'.join(map(str, out.size))}"
-            )
-        if not out.usage & wgpu.TextureUsage[usage]:
-            raise ValueError(
-                f"out cannot be written to: create it with usage wgpu.TextureUsage.{usage}"
-                + (", which files that the GPU does not decode need" if usage == "COPY_DST" else "")
-            )
-        return out
-
     def _decode_on_cpu(
         self, data: bytes | bytearray | memoryview, out: wgpu.GPUTexture | None, why: ForeignJpegError
     ) -> wgpu.GPUTexture:
@@ -351,13 +294,7 @@ class JpegDecoder:
             if str(error).startswith("Unsupported"):  # 12-bit, lossless: what parse said is the better reason
                 raise why from None
             raise CorruptJpegError(f"the JPEG file is broken: {error}") from None
-        self._device.queue.write_texture(
-            {"texture": out},
-            pixels,
-            {"bytes_per_row": 4 * width, "rows_per_image": height},
-            (width, height, 1),
-        )
-        return out
+        return self._upload_pixels(out, pixels)
 
     def _upload(self, file: JpegFile) -> None:
         layout = file.layout
@@ -401,12 +338,7 @@ class JpegDecoder:
 
         write = self._device.queue.write_buffer
         write(self._buffers["frame"], 0, frame)
-        # Writes are of whole words: the last one goes by itself, filled up.
-        whole = stream_bytes // 4 * 4
-        if whole:
-            write(self._buffers["stream"], 0, file.stream[:whole])
-        if whole < stream_bytes:
-            write(self._buffers["stream"], whole, bytes(file.stream[whole:]).ljust(4, b"\0"))
+        self._write_bytes("stream", file.stream)
         write(self._buffers["entries"], 0, entries)
         if file.huffman != self._huffman:
             write(self._buffers["huffman"], 0, huffman.words)
@@ -415,30 +347,13 @@ class JpegDecoder:
             write(self._buffers["tables"], 0, dequantisation_table(file.quantisers))
             self._quantisers = quantisers
 
-    def _reserve(self, name: str, size: int) -> None:
-        """Makes the buffer at least ``size`` bytes; one that has to grow gets half as much again, so that it seldom does."""
-        buffer = self._buffers.get(name)
-        if buffer is not None and buffer.size >= size:
-            return
-        limit = min(
-            self._device.limits["max-storage-buffer-binding-size"], self._device.limits["max-buffer-size"]
-        )
-        if size > limit:
-            raise ValueError(f"decoding needs a buffer of {size} bytes, the device's limit is {limit}")
-        if buffer is not None:
-            buffer.destroy()
-            size = min(size * 3 // 2, limit)
-        usage = wgpu.BufferUsage.UNIFORM if name == "frame" else wgpu.BufferUsage.STORAGE
-        self._buffers[name] = self._device.create_buffer(
-            label=f"rfb_gpu {name}",
-            size=max(-(-size // _ALIGNMENT), 1) * _ALIGNMENT,
-            usage=usage | wgpu.BufferUsage.COPY_DST,
-        )
-        if name == "huffman":
+    def _reserve(self, name: str, size: int) -> bool:
+        is_new = super()._reserve(name, size)
+        if is_new and name == "huffman":
             self._huffman = ()
-        elif name == "tables":
+        elif is_new and name == "tables":
             self._quantisers = b""
-        self._forget_bind_groups()
+        return is_new
 
     def _forget_bind_groups(self) -> None:
         self._bind_groups.clear()

@@ -1,4 +1,4 @@
-"""The codes of a deflate stream (RFC 1951) for the tokens of ``shaders/png_tokens.wgsl``, and the file around it. No GPU.
+"""The codes of a deflate stream (RFC 1951): made for the tokens of ``shaders/png_tokens.wgsl``, and read from a file. No GPU.
 
 A token is a literal (0 to 255), or the length of a match of 3 to 258 bytes (256 to 511), after which comes the number of its
 distance (from 512 on).
@@ -6,9 +6,8 @@ distance (from 512 on).
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +18,14 @@ __all__ = [
     "LONGEST_DISTANCE",
     "MOST_DISTANCES",
     "TOKENS",
+    "BlockHead",
+    "CorruptBlockError",
     "DeflateCodes",
     "adler32",
-    "chunk",
+    "distance_table",
     "estimated_bits",
-    "png_file",
+    "literal_table",
+    "read_head",
 ]
 
 TOKENS = 528
@@ -237,32 +239,126 @@ def adler32(rows: NDArray[np.integer], row_bytes: int) -> int:
     return high % _ADLER_BASE << 16 | low % _ADLER_BASE
 
 
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_COLOUR_TYPES = {1: 0, 3: 2, 4: 6}  # by channels: grayscale, truecolour, truecolour with alpha
-_INDEXED = 3
+# ---- what comes in
 
 
-def chunk(kind: bytes, *data: bytes | bytearray) -> bytes:
-    """A chunk of a PNG file."""
-    checksum = zlib.crc32(kind)
-    for part in data:
-        checksum = zlib.crc32(part, checksum)
-    return b"".join([struct.pack(">I", sum(map(len, data))), kind, *data, struct.pack(">I", checksum)])
+class CorruptBlockError(ValueError):
+    """The bytes are no zlib stream of one block with codes of its own."""
 
 
-def png_file(
-    width: int,
-    height: int,
-    channels: int,
-    stream: bytes | bytearray,
-    dpi: int | None = None,
-    palette: NDArray[np.uint8] | None = None,
-) -> bytes:
-    """A PNG file of 8 bits a channel, from the zlib stream of its rows; with a palette, shape (colours, 3), of 8 bits a pixel."""
-    colour_type = _COLOUR_TYPES[channels] if palette is None else _INDEXED
-    parts = [_SIGNATURE, chunk(b"IHDR", struct.pack(">2I5B", width, height, 8, colour_type, 0, 0, 0))]
-    if palette is not None:
-        parts.append(chunk(b"PLTE", palette.tobytes()))
-    if dpi is not None:
-        parts.append(chunk(b"pHYs", struct.pack(">2IB", *[round(dpi / 0.0254)] * 2, 1)))
-    return b"".join([*parts, chunk(b"IDAT", stream), chunk(b"IEND")])
+@dataclass(frozen=True)
+class BlockHead:
+    """The codes of a block, by their lengths."""
+
+    literals: tuple[int, ...]
+    """Of literals, the end of the block and lengths; up to 286."""
+    distances: tuple[int, ...]
+    """Up to 30, none longer than 7."""
+    stop: int
+    """The bit of the zlib stream behind the head."""
+
+
+class _BitReader:
+    """Bits from a stream, lowest first; zeros behind its end."""
+
+    def __init__(self, data: bytes) -> None:
+        self._value = int.from_bytes(data, "little")
+        self.at = 0
+
+    def take(self, count: int) -> int:
+        value = self._value >> self.at & (1 << count) - 1
+        self.at += count
+        return value
+
+
+_MOST_HEAD_BYTES = 1024
+_LENGTH_RUNS = {16: (3, 2), 17: (3, 3), 18: (11, 7)}  # by symbol: least repetitions, extra bits
+
+
+def read_head(stream: bytes | memoryview) -> BlockHead:
+    """The head of a zlib stream and of its first block (RFC 1950, 2.2; RFC 1951, 3.2.7).
+
+    Raises:
+        CorruptBlockError: it has none, or not one that our encoder makes.
+    """
+    if len(stream) < 6 or (stream[0] << 8 | stream[1]) % 31 or stream[0] & 15 != 8 or stream[1] & 32:
+        raise CorruptBlockError("it has no zlib stream")
+    bits = _BitReader(bytes(stream[:_MOST_HEAD_BYTES]))
+    bits.at = 16
+    if bits.take(3) != 1 | 2 << 1:
+        raise CorruptBlockError("its zlib stream is not one block with codes of its own")
+    literal_count, distance_count, sent = 257 + bits.take(5), 1 + bits.take(5), 4 + bits.take(4)
+    if literal_count > _SYMBOLS or distance_count > 30:
+        raise CorruptBlockError("its codes are more than there can be")
+    of_lengths = [0] * 19
+    for symbol in _LENGTHS_ORDER[:sent]:
+        of_lengths[symbol] = bits.take(3)
+    symbols = {
+        (length, code): symbol
+        for symbol, (length, code) in enumerate(zip(of_lengths, _checked_codes(of_lengths), strict=True))
+        if length
+    }
+    lengths: list[int] = []
+    while len(lengths) < literal_count + distance_count:
+        symbol = _next_symbol(bits, symbols)
+        if symbol < 16:
+            lengths.append(symbol)
+            continue
+        least, extra = _LENGTH_RUNS[symbol]
+        if symbol == 16 and not lengths:
+            raise CorruptBlockError("its codes repeat one before the first")
+        lengths += [lengths[-1] if symbol == 16 else 0] * (least + bits.take(extra))
+    if len(lengths) > literal_count + distance_count or bits.at > 8 * min(len(stream), _MOST_HEAD_BYTES):
+        raise CorruptBlockError("its codes do not end where they should")
+    literals, distances = tuple(lengths[:literal_count]), tuple(lengths[literal_count:])
+    _checked_codes(literals)
+    _checked_codes(distances)
+    if max(distances) > _LONGEST_OF_DISTANCES:
+        raise CorruptBlockError("its codes of distances are longer than our encoder makes them")
+    return BlockHead(literals, distances, bits.at)
+
+
+def _next_symbol(bits: _BitReader, symbols: dict[tuple[int, int], int]) -> int:
+    code = 0
+    for length in range(1, _LONGEST_OF_LENGTHS + 1):
+        code |= bits.take(1) << length - 1
+        if (length, code) in symbols:
+            return symbols[length, code]
+    raise CorruptBlockError("it has a code that is not in its table")
+
+
+def _checked_codes(lengths: Sequence[int]) -> NDArray[np.int64]:
+    """The codes of these lengths, if there are so many."""
+    if sum(2.0**-length for length in lengths if length) > 1:
+        raise CorruptBlockError("its codes are more than there can be")
+    return _codes(np.array(lengths, np.int64))
+
+
+_LENGTH_BASES = np.array([3, 4, 5, 6, 7, 8, 9, 10, *(3 + (4 + i % 4 << i // 4) for i in range(4, 24)), 258])
+"""By symbol from 257 on: the shortest match (RFC 1951, 3.2.5)."""
+_LENGTH_EXTRAS = np.array([0] * 8 + [i // 4 for i in range(4, 24)] + [0])
+_DISTANCE_EXTRAS = np.maximum(np.arange(30) // 2 - 1, 0)
+_DISTANCE_BASES = np.array([1 + i if i < 4 else 1 + (2 + i % 2 << i // 2 - 1) for i in range(30)])
+
+
+def _table(lengths: Sequence[int], words: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """For each next bits, as many as the longest code has, the word of the symbol that they begin with; 0 for none."""
+    longest = max(*lengths, 1)
+    table = np.zeros(1 << longest, np.uint32)
+    for length, code, word in zip(lengths, _checked_codes(lengths), words, strict=False):
+        if length:
+            table[code :: 1 << length] = word | length
+    return table
+
+
+def literal_table(block: BlockHead) -> NDArray[np.uint32]:
+    """What png/inflate_rows.wgsl reads for literals and lengths; shape (2^n,), n from 1 to 15."""
+    words = np.zeros(_SYMBOLS, np.int64)
+    words[:256] = np.arange(256) << 8
+    words[257:] = _LENGTH_BASES << 8 | 1 << 7 | _LENGTH_EXTRAS << 4
+    return _table(block.literals, words)
+
+
+def distance_table(block: BlockHead) -> NDArray[np.uint32]:
+    """What png/inflate_rows.wgsl reads for distances; shape (2^n,), n from 1 to 7."""
+    return _table(block.distances, _DISTANCE_BASES << 8 | _DISTANCE_EXTRAS << 4)

@@ -30,8 +30,8 @@ from .deflate import (
     DeflateCodes,
     adler32,
     estimated_bits,
-    png_file,
 )
+from .file import index_data, png_file
 
 __all__ = ["PngEncoder"]
 
@@ -40,7 +40,7 @@ CHANNELS = {"gray": 1, "rgb": 3, "rgba": 4}
 # Mirrors shaders/png_frame.wgsl and shaders/png_palette.wgsl.
 _ROW_PADDING = 3
 _CHUNK_BYTES = 516
-_STREAM_START = 4  # words
+_STREAM_ROWS = 4  # words
 _STATISTICS_PALETTE = 3 * TOKENS
 _STATISTICS_ROWS = _STATISTICS_PALETTE + 272
 _PLACES = 1024
@@ -111,10 +111,12 @@ class _Rows:
         self.count: Stage
         self.code: list[Stage]
 
-    def numbers(self, width: int, height: int, origin: tuple[int, int], stream_words: int) -> bytes:
+    def numbers(
+        self, width: int, height: int, origin: tuple[int, int], stream_start: int, stream_words: int
+    ) -> bytes:
         """The uniform buffer ``Frame``."""
         words = np.zeros(_FRAME_WORDS, np.int32)
-        words[:11] = [
+        words[:12] = [
             width,
             height,
             *origin,
@@ -125,6 +127,7 @@ class _Rows:
             stream_words,
             self.number * TOKENS,
             len(self.candidates),
+            stream_start,
         ]
         words[12:].reshape(-1, 4)[: len(self.candidates), :3] = self.candidates
         return words.tobytes()
@@ -146,7 +149,8 @@ class _Slot:
         self._stream_words = (
             -(-height * self.filtered.row_bytes * _MOST_BITS_PER_BYTE // 32) + _HEAD_BYTES // 4
         )
-        stream_bytes = 4 * (_STREAM_START + self._stream_words)
+        self.stream_start = -(-(_STREAM_ROWS + height) // 4) * 4  # words
+        stream_bytes = 4 * (self.stream_start + self._stream_words)
         most = min(device.limits["max-storage-buffer-binding-size"], device.limits["max-buffer-size"])
         if stream_bytes > most:
             raise ValueError(
@@ -217,7 +221,7 @@ class _Slot:
         if origin != self._origin:
             self._origin = origin
             for way in self._ways:
-                numbers = way.numbers(width, height, origin, self._stream_words)
+                numbers = way.numbers(width, height, origin, self.stream_start, self._stream_words)
                 self._device.queue.write_buffer(way.frame, 0, numbers)
         if self._source is None or self._source[0]() is not source:
             view = source.create_view() if isinstance(source, wgpu.GPUTexture) else source
@@ -348,7 +352,7 @@ class PngEncoder(TextureEncoder):
 
             sent = np.append(codes.tokens, np.uint32(codes.start))
             self._device.queue.write_buffer(slot.codes, 0, sent.tobytes())
-            size = 4 * (_STREAM_START + -(-codes.stop // 32))
+            size = 4 * (slot.stream_start + -(-codes.stop // 32))
             staging = slot.stream_staging(size)
             submit(self._device, best.code, [Copy(slot.stream, staging, size)], self._profiler)
             self._note_times(timings)
@@ -358,7 +362,9 @@ class PngEncoder(TextureEncoder):
                 mapped = staging.read_mapped(0, size, copy=False)
                 # The thread reads the mapped memory: it is given back only when that is over.
                 used = palette if best is slot.indexes else None
-                yield (work := self._thread.submit(self._file, slot.shape, codes, mapped, checksum, used))
+                reaches_above = any(above for above, _, _ in best.candidates)
+                work = self._thread.submit(self._file, slot, codes, mapped, checksum, used, reaches_above)
+                yield work
                 data = work.result()
             finally:
                 staging.unmap()
@@ -376,17 +382,21 @@ class PngEncoder(TextureEncoder):
 
     def _file(
         self,
-        shape: tuple[int, int, int],
+        slot: _Slot,
         codes: DeflateCodes,
         mapped: memoryview,
         checksum: int,
         palette: NDArray[np.uint8] | None,
+        reaches_above: bool,
     ) -> bytes:
         """On the thread: the file; its CRC-32 takes a millisecond a megabyte."""
-        if int(np.frombuffer(mapped, np.uint32, 1)[0]) != codes.stop:
+        width, height, channels = slot.shape
+        head = np.frombuffer(mapped, np.uint32, slot.stream_start)
+        if int(head[0]) != codes.stop:
             raise RuntimeError("the GPU wrote another number of bits than it counted: please report this")
-        stream = codes.zlib_stream([mapped[4 * _STREAM_START :]], checksum)
-        return png_file(*shape, stream, self._dpi, palette)
+        stream = codes.zlib_stream([mapped[4 * slot.stream_start :]], checksum)
+        index = index_data(head[_STREAM_ROWS : _STREAM_ROWS + height], reaches_above)
+        return png_file(width, height, channels, stream, index, self._dpi, palette)
 
 
 def _choose(ways: list[_Rows], statistics: NDArray[np.uint32]) -> tuple[_Rows, DeflateCodes]:

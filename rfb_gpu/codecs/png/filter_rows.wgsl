@@ -10,6 +10,7 @@
 // of magnitudes values zeros too little where most of a row is zeros.
 
 #import png_frame
+#import png_pixels
 #import srgb
 
 const WORKGROUP_SIZE = 64u;
@@ -39,14 +40,6 @@ fn pixel(x: u32, y: u32) -> vec4i {
         return vec4i((19595 * value.r + 38470 * value.g + 7471 * value.b + 0x8000) >> 16u, 0, 0, 0);
     }
     return value;
-}
-
-fn paeth(left: vec4i, up: vec4i, corner: vec4i) -> vec4i {
-    let to_left = abs(up - corner);
-    let to_up = abs(left - corner);
-    let to_corner = abs(left + up - 2 * corner);
-    let or_corner = select(corner, up, to_up <= to_corner);
-    return select(or_corner, left, (to_left <= to_up) & (to_left <= to_corner));
 }
 
 fn cost(residual: vec4i) -> u32 {

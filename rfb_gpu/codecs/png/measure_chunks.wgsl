@@ -41,7 +41,7 @@ fn measure_chunks(
     if (thread == 0u) {
         groups[group.x] = sum.total;
     }
-    for (var word = id.x; word < STREAM_START + frame.stream_words; word += group_count.x * WORKGROUP_SIZE) {
+    for (var word = id.x; word < frame.stream_start + frame.stream_words; word += group_count.x * WORKGROUP_SIZE) {
         stream[word] = 0u;
     }
 }

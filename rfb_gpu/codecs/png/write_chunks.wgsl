@@ -1,7 +1,7 @@
 // Stage 4 of 4: the bits of the stream, one thread per chunk.
 //
 // in:       `rows`: filtered or not, `codes` (and behind them, the bit where the first chunk begins), `places`, `groups`
-// out:      `stream`, and its length in bits
+// out:      `stream`, its length in bits, and where rows begin
 // dispatch: (chunks / 64), 64 threads
 // moves:    each byte once, the stream once
 
@@ -24,7 +24,7 @@ var<private> word: u32;             // its number
 
 fn flush() {
     // Chunks share the words in which they meet.
-    if (pending != 0u && word < STREAM_START + frame.stream_words) {
+    if (pending != 0u && word < frame.stream_start + frame.stream_words) {
         atomicOr(&stream[word], pending);
     }
 }
@@ -56,8 +56,11 @@ fn write_chunks(
     let start = codes[TOKENS] + inclusive_sum(before, thread).total;
     if (id.x < frame.chunks) {
         let place = start + places[id.x];
-        word = STREAM_START + (place >> 5u);
+        word = frame.stream_start + (place >> 5u);
         filled = place & 31u;
+        if (id.x % frame.chunks_per_row == 0u) {
+            atomicStore(&stream[STREAM_ROWS + id.x / frame.chunks_per_row], place);
+        }
         each_token(id.x);
         flush();
     }

@@ -12,7 +12,7 @@ struct Frame {
     stream_words: u32,      // that `stream` has room for
     counts_start: u32,      // where in `statistics` the counts of these rows' tokens begin
     candidates: u32,        // how many of the following there are
-    padding: u32,
+    stream_start: u32,      // words of `stream` before its bits
     candidate: array<vec4i, 16>,
 }
 
@@ -35,7 +35,7 @@ const TOKENS = 528u;
 const STATISTICS_PALETTE = 3u * TOKENS;
 const STATISTICS_ROWS = STATISTICS_PALETTE + 272u;
 
-// `stream`: its length in bits, and from the fourth word on the bits, lowest first.
-const STREAM_START = 4u;
+// `stream`: its length in bits; from this word on, the bit where each row begins; and from frame.stream_start on the bits, lowest first.
+const STREAM_ROWS = 4u;
 
 const ADLER_BASE = 65521u;

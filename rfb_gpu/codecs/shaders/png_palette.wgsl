@@ -1,19 +1,11 @@
 // A table of a frame's colours, while these are few. It is open-addressed: a colour lies at its hash or at one of the places after it.
 
+#import png_pixels
+
 const PLACES = 1024u;
 const MOST_COLOURS = 256u;
 const TAKEN = 0x1000000u;               // marks a place that has a colour, black too
 
 fn first_place(colour: u32) -> u32 {
     return (colour * 0x9e3779b1u) >> 22u;   // Fibonacci hashing: the top 10 bits
-}
-
-/// Pixel k of four, from their three words.
-fn colour_of(words: vec3u, k: u32) -> u32 {
-    switch (k) {
-        case 0u: { return words.x & 0xffffffu; }
-        case 1u: { return (words.x >> 24u) | ((words.y & 0xffffu) << 8u); }
-        case 2u: { return (words.y >> 16u) | ((words.z & 0xffu) << 16u); }
-        default: { return words.z >> 8u; }
-    }
 }

@@ -1,0 +1,204 @@
+"""PNG files to textures on the GPU: compute passes over the bytes of the file, from the shaders that the page runs too.
+
+``js/src/decoders/png.ts`` is the same in TypeScript. On the GPU it takes the files of our encoder, which have an index
+(:mod:`.file`). Other files go through Pillow, on the CPU. Never trusts the bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import weakref
+from typing import Any, ClassVar
+
+import numpy as np
+import wgpu
+
+from ..passes import Stage, submit
+from ..stages import Stages
+from ..texture_decoder import TextureDecoder
+from .deflate import distance_table, literal_table
+from .file import STRIPE_ROWS, CorruptPngError, ForeignPngError, PngFile, parse
+
+__all__ = ["PngDecoder"]
+
+# Mirrors inflate_rows.wgsl and shaders/png_rows.wgsl.
+_ROW_PADDING = 3
+_DISTANCES = 128
+_STEP_BYTES, _LAG = 64, 2
+"""A row keeps so many steps behind the one above it, whose matches reach ``REACH`` bytes to the right."""
+
+
+class _Stages(Stages):
+    """By the bytes of a pixel, and whether they are colours' numbers."""
+
+    FOLDER = "png"
+    TRUSTED = False
+    BINDINGS: ClassVar[dict[str, str]] = {
+        "inflate_rows": "uniform read-only-storage read-only-storage read-only-storage storage",
+        "unfilter_rows": "uniform read-only-storage read-only-storage picture",
+    }
+
+    def __init__(self, device: wgpu.GPUDevice) -> None:
+        super().__init__(device)
+        self._compiled: dict[tuple[str, int, bool], wgpu.GPUComputePipeline] = {}
+
+    def compiled(self, stage: str, channels: int, has_palette: bool) -> wgpu.GPUComputePipeline:
+        # The first one does not care.
+        variant = (stage, channels, has_palette) if stage == "unfilter_rows" else (stage, 3, False)
+        if variant not in self._compiled:
+            constants = {"CHANNELS": variant[1], "HAS_PALETTE": variant[2]}
+            self._compiled[variant] = self.compile(stage, constants)
+        return self._compiled[variant]
+
+
+class PngDecoder(TextureDecoder):
+    """Decodes PNG files into textures of a device.
+
+    Arguments:
+        device: its default limits suffice for up to 40 megapixels, no optional feature is needed.
+        profile: time the work on the GPU, for :meth:`timings`: True as a whole, ``"stages"`` each stage in a pass of its own; needs
+            the device feature ``timestamp-query``.
+
+    Files of :class:`PngEncoder` are decoded on the GPU: they tell where each row begins, and depend on each other only within
+    stripes of 64 rows. All others are decoded by Pillow on the CPU, if that is installed, and uploaded.
+
+    Once the decoder has seen the sizes that are to come, it makes no more GPU objects.
+    """
+
+    def __init__(self, device: wgpu.GPUDevice, *, profile: bool | str = False) -> None:
+        super().__init__(device, profile=profile)
+        self._stages = _Stages.of(device)
+        self._inflate_group: wgpu.GPUBindGroup | None = None
+        self._picture_groups: weakref.WeakKeyDictionary[wgpu.GPUTexture, wgpu.GPUBindGroup] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def decode(
+        self, data: bytes | bytearray | memoryview, *, out: wgpu.GPUTexture | None = None
+    ) -> wgpu.GPUTexture:
+        """Decodes a file; the work is submitted when this returns, and later submissions see its result.
+
+        Arguments:
+            data: the complete file.
+            out: a texture to write to: ``rgba8unorm``, of the picture's size, with usage ``STORAGE_BINDING``, and ``COPY_DST`` for
+                files that the GPU does not decode. Without it, a new texture is made, with usages for all that and for sampling
+                and copying from.
+
+        Returns:
+            The texture, (width, height) of the file, with the file's own numbers; gray files have R = G = B, those without
+            alpha 255 for it.
+
+        Raises:
+            CorruptPngError: the bytes are no PNG file, or a broken one.
+            ForeignPngError: the file is not one of ours, and Pillow is not installed.
+            ValueError: ``out`` does not fit, or the picture is larger than the device's textures or buffers.
+            RuntimeError: the decoder is closed.
+        """
+        self._check_open()
+        try:
+            file = parse(data)
+        except ForeignPngError as why:
+            return self._decode_on_cpu(data, out, why)
+        out = self._texture(file.width, file.height, out, "STORAGE_BINDING")
+        self._upload(file)
+        stripes = (-(-file.height // STRIPE_ROWS),)
+        variant = file.channels, file.palette is not None
+        submit(
+            self._device,
+            [
+                Stage(name, self._stages.compiled(name, *variant), group, stripes)
+                for name, group in (
+                    ("inflate_rows", self._group_to_inflate()),
+                    ("unfilter_rows", self._group_to_unfilter(out)),
+                )
+            ],
+            profiler=self._profiler,
+        )
+        return out
+
+    def _decode_on_cpu(
+        self, data: bytes | bytearray | memoryview, out: wgpu.GPUTexture | None, why: ForeignPngError
+    ) -> wgpu.GPUTexture:
+        try:
+            from PIL import Image, UnidentifiedImageError
+        except ImportError:
+            raise ForeignPngError(f"{why}; other files need Pillow: python -m pip install pillow") from None
+        try:
+            with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
+                # Before the pixels: nobody claims a size, and the memory for it, for nothing.
+                width, height = image.size
+                out = self._texture(width, height, out, "COPY_DST")
+                if image.mode.startswith("I;16"):
+                    gray = (np.asarray(image) >> 8).astype(np.uint8)  # as libpng does; Pillow would clip
+                    rgba = np.dstack([gray, gray, gray, np.full_like(gray, 255)])
+                else:
+                    rgba = np.asarray(image.convert("RGBA"))
+        except (OSError, SyntaxError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+            raise CorruptPngError(f"the PNG file is broken: {error}") from None
+        return self._upload_pixels(out, np.ascontiguousarray(rgba))
+
+    def _upload(self, file: PngFile) -> None:
+        row_words = -(-(_ROW_PADDING + file.row_bytes) // 4)
+        literals, distances = literal_table(file.block), distance_table(file.block)
+        tables = np.zeros(_DISTANCES + literals.size, np.uint32)
+        tables[: distances.size] = distances
+        tables[_DISTANCES:] = literals
+        step_bytes, lag = (_STEP_BYTES, _LAG) if file.reaches_above else (file.row_bytes, 0)
+        steps = -(-file.row_bytes // step_bytes) + lag * (STRIPE_ROWS - 1)
+        frame = np.array(
+            [
+                file.width,
+                file.height,
+                file.row_bytes,
+                row_words,
+                -(-len(file.stream) // 4),
+                int(literals.size).bit_length() - 1,
+                int(distances.size).bit_length() - 1,
+                steps,
+                step_bytes,
+                lag,
+                0,
+                0,
+            ],
+            np.uint32,
+        )
+        palette = np.zeros(256, np.uint32) if file.palette is None else file.palette
+        # All buffers before the first write: a file that does not fit leaves everything as it was.
+        self._reserve("frame", frame.nbytes)
+        self._reserve("stream", len(file.stream))
+        self._reserve("row_bits", file.row_bits.nbytes)
+        self._reserve("tables", 4 * (_DISTANCES + (1 << 15)))
+        self._reserve("rows", 4 * (file.height * row_words + 4))  # some words are read from beyond
+        self._reserve("palette", palette.nbytes)
+        write: Any = self._device.queue.write_buffer
+        write(self._buffers["frame"], 0, frame)
+        self._write_bytes("stream", file.stream)
+        write(self._buffers["row_bits"], 0, file.row_bits)
+        write(self._buffers["tables"], 0, tables)
+        if file.palette is not None:
+            write(self._buffers["palette"], 0, palette)
+
+    def _forget_bind_groups(self) -> None:
+        self._inflate_group = None
+        self._picture_groups.clear()
+
+    def _group(self, stage: str, *resources: Any) -> wgpu.GPUBindGroup:
+        return self._device.create_bind_group(
+            label=f"rfb_gpu {stage}",
+            layout=self._stages.bind_group_layouts[stage],
+            entries=[{"binding": i, "resource": each} for i, each in enumerate(resources)],
+        )
+
+    def _group_to_inflate(self) -> wgpu.GPUBindGroup:
+        if self._inflate_group is None:
+            names = ("frame", "stream", "row_bits", "tables", "rows")
+            self._inflate_group = self._group("inflate_rows", *[self._buffers[name] for name in names])
+        return self._inflate_group
+
+    def _group_to_unfilter(self, picture: wgpu.GPUTexture) -> wgpu.GPUBindGroup:
+        if picture not in self._picture_groups:
+            names = ("frame", "rows", "palette")
+            self._picture_groups[picture] = self._group(
+                "unfilter_rows", *[self._buffers[name] for name in names], picture.create_view()
+            )
+        return self._picture_groups[picture]

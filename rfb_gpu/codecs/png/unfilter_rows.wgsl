@@ -1,0 +1,105 @@
+// Stage 2 of 2: rows of residuals to pixels, a thread per row, a workgroup per stripe.
+//
+// in:       `rows`; `palette`
+// out:      `picture`
+// dispatch: (stripes), 64 threads
+// moves:    each byte once, each texel once
+//
+// A pixel needs the one to its left and two of the row above. So each row goes a step behind the one above it, four pixels a step, and
+// finds what that one made in the step before in workgroup memory.
+
+#import png_rows
+#import png_pixels
+
+const WORKGROUP_SIZE = 64u;
+const SUB = 1u;
+const UP = 2u;
+const AVERAGE = 3u;
+const PAETH = 4u;
+
+@group(0) @binding(0) var<uniform> frame: Frame;
+@group(0) @binding(1) var<storage, read> rows: array<u32>;
+@group(0) @binding(2) var<storage, read> palette: array<u32>;
+@group(0) @binding(3) var picture: texture_storage_2d<rgba8unorm, write>;
+
+// Four pixels of each row, from this step and from the one before.
+var<workgroup> made: array<vec4u, 128>;
+
+fn unpacked(pixel: u32) -> vec4i {
+    return vec4i((vec4u(pixel) >> vec4u(0u, 8u, 16u, 24u)) & vec4u(0xffu));
+}
+
+fn packed(pixel: vec4i) -> u32 {
+    let bytes = vec4u(pixel) & vec4u(0xffu);
+    return bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
+}
+
+/// Pixel k of the four that begin at a word.
+fn residual(at: u32, k: u32) -> u32 {
+    if (CHANNELS == 4u) {
+        return rows[at + k];
+    }
+    if (CHANNELS == 3u) {
+        return colour_of(vec3u(rows[at], rows[at + 1u], rows[at + 2u]), k);
+    }
+    return (rows[at] >> (8u * k)) & 0xffu;
+}
+
+fn texel(pixel: vec4i) -> vec4f {
+    var rgba = pixel;
+    if (HAS_PALETTE) {
+        rgba = unpacked(palette[u32(pixel.x)]);
+    } else if (CHANNELS == 3u) {
+        rgba.w = 255;
+    } else if (CHANNELS == 1u) {
+        rgba = vec4i(pixel.xxx, 255);
+    }
+    return vec4f(rgba) / 255.0;
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn unfilter_rows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
+    let y = group.x * STRIPE_ROWS + thread;
+    let quads = (frame.width + 3u) / 4u;
+    let base = y * frame.row_words;
+    var filter_kind = 0u;
+    if (y < frame.height) {
+        filter_kind = rows[base] >> 24u;
+    }
+    var left = vec4i(0);
+    var corner = vec4i(0);
+    for (var step = 0u; step < quads + STRIPE_ROWS - 1u; step++) {
+        let quad = step - thread;           // beyond all others where it is negative
+        let half = (step & 1u) * STRIPE_ROWS;
+        if (quad < quads && y < frame.height) {
+            var above = vec4u(0u);
+            if (thread > 0u) {
+                above = made[(STRIPE_ROWS - half) + thread - 1u];
+            }
+            var here = vec4u(0u);
+            let at = base + 1u + quad * CHANNELS;
+#unroll k 0..4
+            {
+                let up = unpacked(above[$k]);
+                var prediction = vec4i(0);
+                switch (filter_kind) {
+                    case SUB: { prediction = left; }
+                    case UP: { prediction = up; }
+                    case AVERAGE: { prediction = (left + up) >> vec4u(1u); }
+                    case PAETH: { prediction = paeth(left, up, corner); }
+                    default: {}
+                }
+                left = (unpacked(residual(at, $k)) + prediction) & vec4i(0xff);
+                corner = up;
+                here[$k] = packed(left);
+                let x = quad * 4u + $k;
+                if (x < frame.width) {
+                    textureStore(picture, vec2u(x, y + frame.top), texel(left));
+                }
+            }
+#end
+            made[half + thread] = here;
+        }
+        workgroupBarrier();
+    }
+}

@@ -1,0 +1,318 @@
+"""The PNG decoder against libpng: our files on the GPU, others through Pillow, hostile ones with an error or a wrong picture."""
+
+import builtins
+import gc
+import io
+import random
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import wgpu
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from rfb_gpu import PngDecoder, PngEncoder
+from rfb_gpu.codecs.png import CorruptPngError, ForeignPngError, PngError
+from rfb_gpu.codecs.png.file import chunk, index_data, parse
+from tests.gpu.helpers import PICTURES, image_of, picture, texture_of
+
+CHANNELS = ("rgb", "rgba", "gray")
+SIZES = [(1, 1), (2, 3), (171, 5), (173, 67), (331, 253), (1031, 9), (5, 200)]
+HEAD = 8
+
+
+@pytest.fixture(scope="module")
+def codecs(device):
+    encoders = {channels: PngEncoder(device, channels) for channels in CHANNELS}
+    decoder = PngDecoder(device)
+    yield encoders, decoder
+    for each in (*encoders.values(), decoder):
+        each.close()
+
+
+def ours(device, codecs, image, channels="rgb"):
+    return codecs[0][channels].encode(texture_of(device, image)).result().data
+
+
+def by_libpng(data):
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGBA"))
+
+
+@pytest.fixture
+def no_pillow(monkeypatch):
+    """What is decoded nevertheless was decoded by the GPU."""
+    real_import = builtins.__import__
+
+    def importing(name, *rest):
+        if name == "PIL":
+            raise ImportError("not here")
+        return real_import(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", importing)
+
+
+@pytest.mark.parametrize("channels", CHANNELS)
+def test_our_files(device, codecs, channels, no_pillow):
+    for size in SIZES:
+        for kind in PICTURES:
+            file = ours(device, codecs, picture(kind, *size), channels)
+            np.testing.assert_array_equal(
+                image_of(device, codecs[1].decode(file)), by_libpng(file), f"{kind} {size}"
+            )
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 255), st.integers(1, 700)), min_size=1, max_size=12),
+    st.integers(1, 700),
+    st.integers(1, 140),
+    st.sampled_from(CHANNELS),
+)
+def test_runs_of_any_length(device, codecs, runs, width, height, channels):
+    values = np.concatenate([np.full(length, value, np.uint8) for value, length in runs])
+    file = ours(device, codecs, np.resize(values, (height, width, 4)), channels)
+    np.testing.assert_array_equal(image_of(device, codecs[1].decode(file)), by_libpng(file))
+
+
+@given(st.integers(1, 90), st.integers(1, 90), st.integers(1, 400), st.integers(0, 2**32 - 1))
+def test_few_colours(device, codecs, width, height, colours, seed):
+    """With a palette, or with matches in the row above."""
+    rng = np.random.default_rng(seed)
+    table = rng.integers(0, 256, (colours, 4)).astype(np.uint8)
+    cells = rng.integers(0, colours, (height // 5 + 1, width // 7 + 1))
+    image = table[np.kron(cells, np.ones((5, 7), int))[:height, :width]]
+    image[rng.random((height, width)) < 0.02] = table[0]
+    file = ours(device, codecs, image)
+    np.testing.assert_array_equal(image_of(device, codecs[1].decode(file)), by_libpng(file))
+
+
+def slanted_edges(width, height):
+    """Lines that are not quite upright: what matches above and to either side are for."""
+    y, x = np.mgrid[:height, :width]
+    stripes = (x * 3 + y * 2) // 11 % 3 + ((x - y // 3) // 17 % 5) * 3
+    rng = np.random.default_rng(1)
+    image = rng.integers(0, 256, (400, 4)).astype(np.uint8)[stripes + (y // 40) * 16]
+    image[..., 3] = 255
+    return image
+
+
+def test_all_ways_to_lay_rows_out(device, codecs, no_pillow):
+    files = {
+        "filtered": ours(device, codecs, picture("gradient", 300, 200)),
+        "as they are": ours(device, codecs, slanted_edges(700, 900)),
+        "with a palette": ours(device, codecs, slanted_edges(700, 130)),
+    }
+    kinds = {name: parse(file) for name, file in files.items()}
+    assert not kinds["filtered"].reaches_above
+    assert kinds["as they are"].reaches_above and kinds["as they are"].palette is None
+    assert kinds["with a palette"].reaches_above and kinds["with a palette"].palette is not None
+    for name, file in files.items():
+        np.testing.assert_array_equal(image_of(device, codecs[1].decode(file)), by_libpng(file), name)
+
+
+def filtered_by(kinds, image):
+    """A file of ours with the filters that the test wants, row by row; all in codes that zlib fits."""
+    height, width, channels = image.shape
+    rows, starts = [], []
+    padded = np.zeros((height + 1, width + 1, channels), np.int64)
+    padded[1:, 1:] = image
+    for y in range(height):
+        kind = kinds[y % len(kinds)] if y % 64 else kinds[y % len(kinds)] % 2
+        up, left, corner = (padded[y, 1:], padded[y + 1, :-1], padded[y, :-1])
+        if y % 64 == 0:
+            up, corner = np.zeros_like(up), np.zeros_like(corner)
+        estimate = left + up - corner
+        distances = np.stack([abs(estimate - each) for each in (left, up, corner)])
+        paeth = np.choose(distances.argmin(0), [left, up, corner])
+        prediction = (0 * left, left, up, (left + up) // 2, paeth)[kind]
+        rows.append(bytes([kind]) + ((padded[y + 1, 1:] - prediction) & 255).astype(np.uint8).tobytes())
+    # One block of literals only, in a flat code of 8 or 9 bits, so that the test knows where each row begins.
+    lengths = [8] * 226 + [9] * 60
+    codes, code, before = {}, 0, 8
+    for symbol, length in enumerate(lengths):
+        code <<= length - before
+        codes[symbol] = f"{code:0{length}b}"
+        code, before = code + 1, length
+    sent = {8: "0", 1: "10", 9: "11"}
+    of_lengths = {8: 1, 9: 2, 1: 2}
+    head = f"{1:01b}" + "01" + f"{286 - 257:05b}"[::-1] + f"{0:05b}"[::-1] + f"{14:04b}"[::-1]
+    order = (16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1)
+    head += "".join(f"{of_lengths.get(symbol, 0):03b}"[::-1] for symbol in order)
+    bits = head + "".join(sent[length] for length in lengths) + sent[1]
+    for row in rows:
+        starts.append(16 + len(bits))
+        bits += "".join(codes[byte] for byte in row)
+    bits += codes[256]
+    packed = np.packbits([int(bit) for bit in bits], bitorder="little").tobytes()
+    stream = b"\x78\x01" + packed + struct.pack(">I", zlib.adler32(b"".join(rows)))
+    colour_type = {1: 0, 3: 2, 4: 6}[channels]
+    return b"".join(
+        [
+            b"\x89PNG\r\n\x1a\n",
+            chunk(b"IHDR", struct.pack(">2I5B", width, height, 8, colour_type, 0, 0, 0)),
+            chunk(b"rfIX", index_data(np.array(starts), False)),
+            chunk(b"IDAT", stream),
+            chunk(b"IEND"),
+        ]
+    )
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_every_filter(device, codecs, channels, no_pillow):
+    image = picture("noise", 37, 130)[..., :channels]
+    file = filtered_by([0, 1, 2, 3, 4, 4, 3, 2], np.ascontiguousarray(image))
+    np.testing.assert_array_equal(image_of(device, codecs[1].decode(file)), by_libpng(file))
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
+def test_files_of_others_go_through_pillow(device, codecs, mode):
+    rgba = picture("gradient", 61, 33)
+    if mode == "I;16":
+        picture_16 = (rgba[..., 0].astype(np.uint16) << 8) | 77
+        image, expected = Image.fromarray(picture_16), np.dstack([rgba[..., 0]] * 3)
+    else:
+        image = Image.fromarray(rgba).convert("RGB").convert(mode) if mode == "P" else None
+        image = image or Image.fromarray(rgba).convert(mode)
+        expected = np.asarray(image.convert("RGBA"))
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    shown = image_of(device, codecs[1].decode(file.getvalue()))
+    np.testing.assert_array_equal(shown[..., : expected.shape[-1]], expected)
+
+
+def test_without_pillow_files_of_others_are_refused_with_the_cure(device, codecs, no_pillow):
+    file = io.BytesIO()
+    Image.fromarray(picture("text", 20, 10)).save(file, "PNG")
+    with pytest.raises(ForeignPngError, match="pip install pillow"):
+        codecs[1].decode(file.getvalue())
+
+
+def test_a_given_texture(device, codecs):
+    image = picture("gradient", 60, 40)
+    file = ours(device, codecs, image)
+    usage = wgpu.TextureUsage.STORAGE_BINDING | wgpu.TextureUsage.COPY_SRC
+    out = device.create_texture(size=(60, 40, 1), format="rgba8unorm", usage=usage)
+    assert codecs[1].decode(file, out=out) is out
+    np.testing.assert_array_equal(image_of(device, out)[..., :3], image[..., :3])
+    for options, complaint in [
+        ({"size": (61, 40, 1), "format": "rgba8unorm", "usage": usage}, "60x40"),
+        (
+            {"size": (60, 40, 1), "format": "rgba8unorm", "usage": wgpu.TextureUsage.COPY_SRC},
+            "STORAGE_BINDING",
+        ),
+    ]:
+        with pytest.raises(ValueError, match=complaint):
+            codecs[1].decode(file, out=device.create_texture(**options))
+
+
+def test_steady_state_makes_no_gpu_objects(device, codecs):
+    images = [picture(kind, 200, 100) for kind in ("gradient", "text")]
+    files = [ours(device, codecs, image) for image in images]
+    outs = [codecs[1].decode(file) for file in files] * 2
+    for file, out in zip(files * 2, outs, strict=True):
+        codecs[1].decode(file, out=out)
+
+    def counts():
+        kinds = wgpu.diagnostics.object_counts.get_dict()
+        return {kind: kinds[kind]["count"] for kind in ("Buffer", "BindGroup", "ComputePipeline", "Texture")}
+
+    before = counts()
+    for _ in range(5):
+        for file, out in zip(files, outs, strict=False):
+            codecs[1].decode(file, out=out)
+    assert counts() == before
+
+
+def test_close(device):
+    gc.collect()
+    before = wgpu.diagnostics.object_counts.get_dict()["Buffer"]["count"]
+    decoder, encoder = PngDecoder(device), PngEncoder(device)
+    file = encoder.encode(texture_of(device, picture("text", 40, 30))).result().data
+    encoder.close()
+    decoder.decode(file)
+    decoder.close()
+    decoder.close()
+    gc.collect()
+    assert wgpu.diagnostics.object_counts.get_dict()["Buffer"]["count"] == before
+    with pytest.raises(RuntimeError, match="closed"):
+        decoder.decode(file)
+
+
+def test_profiling(device):
+    timed = device.adapter.request_device_sync(required_features=["timestamp-query"])
+    encoder, decoder = PngEncoder(timed), PngDecoder(timed, profile="stages")
+    assert decoder.timings() == {}
+    file = encoder.encode(texture_of(timed, picture("text", 90, 70))).result().data
+    decoder.decode(file)
+    times = decoder.timings()
+    assert set(times) == {"inflate_rows", "unfilter_rows", "gpu"}
+    assert all(seconds > 0 for seconds in times.values())
+
+
+def with_right_checksums(file):
+    """The same chunks, with checksums that fit: what a fault inside of them meets is our own code."""
+    parts, at = [file[:HEAD]], HEAD
+    while at + 12 <= len(file):
+        (length,) = struct.unpack_from(">I", file, at)
+        if at + 12 + length > len(file):
+            break
+        parts.append(chunk(file[at + 4 : at + 8], file[at + 8 : at + 8 + length]))
+        at += 12 + length
+    return b"".join([*parts, file[at:]])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_hostile_files_give_an_error_or_a_picture(device, codecs, seed):
+    """Never a crash or a hang, and a good file is right after each of them."""
+    rng = random.Random(seed)
+    image = slanted_edges(150, 90) if seed % 2 else picture("gradient", 150, 90)
+    good = ours(device, codecs, image)
+    truth = by_libpng(good)
+    for _ in range(60):
+        file = bytearray(good)
+        for _ in range(rng.choice([1, 1, 3, 30])):
+            # The head, where most can go wrong, more often than the stream.
+            file[rng.randrange(HEAD, rng.choice([60, 300, 700, len(file)]))] = rng.randrange(256)
+        if rng.random() < 0.1:
+            del file[rng.randrange(len(file)) :]
+        try:
+            codecs[1].decode(with_right_checksums(bytes(file)))
+        except (PngError, ValueError):
+            pass
+        assert np.array_equal(image_of(device, codecs[1].decode(good)), truth)
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        b"",
+        b"\x89PNG\r\n\x1a\n",
+        b"GIF89a",
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", b"") + chunk(b"IEND"),
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", bytes(13)) + chunk(b"IDAT", b"") + chunk(b"IEND"),
+    ],
+)
+def test_what_is_no_png(codecs, file):
+    with pytest.raises(CorruptPngError):
+        codecs[1].decode(file)
+
+
+def test_a_flipped_bit_is_noticed(device, codecs):
+    file = bytearray(ours(device, codecs, picture("gradient", 90, 70)))
+    file[len(file) // 2] ^= 4
+    with pytest.raises(CorruptPngError, match="checksum"):
+        codecs[1].decode(bytes(file))
+
+
+@given(st.lists(st.integers(0, 2**31), min_size=1, max_size=50), st.booleans())
+def test_an_index_is_read_as_it_was_written(steps, reaches_above):
+    from rfb_gpu.codecs.png.file import _row_bits
+
+    bits = np.cumsum(np.array(steps, np.int64) % (2**32 // len(steps)))
+    data = index_data(bits, reaches_above)
+    np.testing.assert_array_equal(_row_bits(memoryview(data)[3:], len(steps)), bits)
+    for broken in (data[3:-1] + b"\x80", data[3:] + b"\x01", b"\xff" * 12):
+        with pytest.raises(CorruptPngError):
+            _row_bits(memoryview(broken), len(steps))
