@@ -4,5 +4,6 @@
  */
 export { JpegError, parse } from "./decoders/bitstream";
 export { JpegDecoder } from "./decoders/jpeg";
+export { PngDecoder } from "./decoders/png";
 export { acquireGpu } from "./device";
 export { BrowserPresenter, GpuPresenter } from "./presenter";

@@ -6,6 +6,8 @@
 import { JpegError } from "./decoders/bitstream";
 import { BrowserDecoder, type Decoded, decodeToBitmap } from "./decoders/browser";
 import { JpegDecoder, type PictureFormat } from "./decoders/jpeg";
+import { PngDecoder } from "./decoders/png";
+import { PngError } from "./decoders/png-file";
 import { type Gpu, once } from "./device";
 import type { DecoderName, Fit, Frame, RoadName } from "./protocol";
 import blitWgsl from "./shaders/blit.wgsl";
@@ -117,6 +119,7 @@ export class GpuPresenter implements Presenter {
   readonly method = "";
   readonly #device: GPUDevice;
   readonly #jpeg: JpegDecoder;
+  readonly #png: PngDecoder;
   readonly #format: GPUTextureFormat;
   /** Where the device cannot make pictures in the format of its canvases. Else they are copied, which no GPU is slow at. */
   readonly #blit: GPURenderPipeline | null;
@@ -141,6 +144,7 @@ export class GpuPresenter implements Presenter {
   private constructor(gpu: Gpu, jpeg: JpegDecoder, format: PictureFormat, blit: GPURenderPipeline | null) {
     this.#device = gpu.device;
     this.#jpeg = jpeg;
+    this.#png = new PngDecoder(gpu, format);
     this.#format = format;
     this.#blit = blit;
   }
@@ -150,16 +154,13 @@ export class GpuPresenter implements Presenter {
     if (frame.width > limit || frame.height > limit) {
       throw new Error(`the frame is ${frame.width} x ${frame.height} pixels, this GPU's limit is ${limit}`);
     }
-    if (frame.codec === "jpeg" && !frame.part) {
-      try {
-        const { width, height } = frame;
-        this.#jpeg.decode(frame.bytes, width, height, () => this.#target(width, height));
-        return;
-      } catch (error) {
-        // The browser may well read what our own decoder refuses.
-        if (!(error instanceof JpegError)) {
-          console.warn("rfb_gpu: the WebGPU decoder failed:", error);
-        }
+    try {
+      this.#decodeHere(frame);
+      return;
+    } catch (error) {
+      // The browser may well read what our own decoders refuse.
+      if (!(error instanceof JpegError || error instanceof PngError)) {
+        console.warn("rfb_gpu: the WebGPU decoder failed:", error);
       }
     }
     const picture = await decodeToBitmap(frame);
@@ -170,6 +171,15 @@ export class GpuPresenter implements Presenter {
       this.#device.queue.copyExternalImageToTexture({ source }, { texture, origin }, [width, height]);
     } finally {
       picture.close();
+    }
+  }
+
+  #decodeHere({ bytes, codec, part, width, height }: Frame): void {
+    const target = () => this.#target(width, height);
+    if (codec === "png") {
+      this.#png.decode(bytes, width, part?.rows ?? height, target, part?.y);
+    } else {
+      this.#jpeg.decode(bytes, width, height, target);
     }
   }
 
@@ -200,6 +210,7 @@ export class GpuPresenter implements Presenter {
 
   close(): void {
     this.#jpeg.close();
+    this.#png.close();
     this.#texture?.destroy();
     this.#texture = this.#bindings = null;
   }

@@ -1,9 +1,11 @@
-"""The page's decoder by itself, in a real browser: the same pictures as libjpeg's, no GPU objects in the steady state."""
+"""The page's decoders by themselves, in a real browser: the pictures of libjpeg and libpng, no GPU objects in the steady state."""
 
 from __future__ import annotations
 
 import base64
+import io
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -11,9 +13,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from rfb_gpu import PngEncoder
+from rfb_gpu.codecs.png.file import parse as parse_png
 from tests.e2e.harness import REPOSITORY
-from tests.gpu.helpers import picture
+from tests.gpu.helpers import picture, slanted_edges, texture_of
 from tests.gpu.jpeg_files import SUBSAMPLINGS, libjpeg_decode, libjpeg_file, reference_file
 
 ORIGIN = "https://decoder.test/"
@@ -21,18 +26,25 @@ ORIGIN = "https://decoder.test/"
 BUILD = """
 import { loadEsbuild, options } from "./build.mjs";
 const esbuild = await loadEsbuild();
-const contents = `export { JpegDecoder } from "./src/decoders/jpeg"; export { acquireGpu } from "./src/device";`;
+const contents = `
+  export { JpegDecoder } from "./src/decoders/jpeg";
+  export { PngDecoder } from "./src/decoders/png";
+  export { acquireGpu } from "./src/device";
+`;
 const built = await esbuild.build({ ...options("0"), stdin: { contents, resolveDir: "." }, write: false });
 process.stdout.write(built.outputFiles[0].text);
 """
 
 START = """async () => {
-  const { JpegDecoder, acquireGpu } = await import("/decoder.js");
+  const { JpegDecoder, PngDecoder, acquireGpu } = await import("/decoder.js");
   const gpu = await acquireGpu(true);
   const { device } = gpu;
   const errors = [];
   device.addEventListener("uncapturederror", (event) => errors.push(event.error.message));
-  const decoder = await JpegDecoder.create(gpu);
+  const jpeg = await JpegDecoder.create(gpu);
+  const png = new PngDecoder(gpu);
+  await png.ready;
+  const decoder = { decode: (data, ...rest) => (data[0] === 0xff ? jpeg : png).decode(data, ...rest) };
   const bytes = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
   const texture = (width, height) =>
     device.createTexture({
@@ -52,12 +64,12 @@ START = """async () => {
     buffer.destroy();
     return btoa(text);
   };
-  window.decodeFile = async (base64, width, height) => {
-    const out = texture(width, height);
+  window.decodeFile = async (base64, width, height, top = 0) => {
+    const out = texture(width, height + top);
     // The first file of a kind may come before its stages are compiled.
     for (let attempt = 0; ; attempt++) {
       try {
-        decoder.decode(bytes(base64), width, height, () => out);
+        decoder.decode(bytes(base64), width, height, () => out, top);
         return await pixels(out);
       } catch (error) {
         if (attempt > 300 || !/compiled/.test(error.message)) throw error;
@@ -82,6 +94,22 @@ START = """async () => {
     await device.queue.onSubmittedWorkDone();
     return made;
   };
+  window.survives = async (files, [good, width, height], truth) => {
+    const out = texture(width, height);
+    const kinds = {};
+    for (const file of files) {
+      let kind = "decoded";
+      try {
+        decoder.decode(bytes(file), width, height, () => out);
+      } catch (error) {
+        kind = error.constructor.name;
+      }
+      kinds[kind] = (kinds[kind] ?? 0) + 1;
+      decoder.decode(bytes(good), width, height, () => out);
+      if ((await pixels(out)) !== truth) return "a good file is wrong after " + file;
+    }
+    return kinds;
+  };
   window.gpuErrors = () => errors;
 }"""
 
@@ -97,8 +125,10 @@ def bundle() -> str:
     ).stdout
 
 
-@pytest.fixture
-def decoder_page(page, bundle):
+@pytest.fixture(scope="module")
+def opened(browsers, bundle):
+    """One page for all: its stages take ten seconds to compile."""
+    page = browsers(1.0).new_page()
     page.route(ORIGIN, lambda route: route.fulfill(body="<!doctype html>", content_type="text/html"))
     page.route(
         ORIGIN + "decoder.js", lambda route: route.fulfill(body=bundle, content_type="text/javascript")
@@ -106,14 +136,20 @@ def decoder_page(page, bundle):
     page.goto(ORIGIN)
     page.evaluate(START)
     yield page
-    assert page.evaluate("gpuErrors()") == []
+    page.close()
 
 
-def decode(page, data, width, height):
+@pytest.fixture
+def decoder_page(opened):
+    yield opened
+    assert opened.evaluate("gpuErrors()") == []
+
+
+def decode(page, data, width, height, top=0):
     shown = base64.b64decode(
-        page.evaluate("(args) => decodeFile(...args)", [base64.b64encode(data).decode(), width, height])
+        page.evaluate("(args) => decodeFile(...args)", [base64.b64encode(data).decode(), width, height, top])
     )
-    return np.frombuffer(shown, np.uint8).reshape(height, -1, 4)[:, :width].astype(int)
+    return np.frombuffer(shown, np.uint8).reshape(height + top, -1, 4)[:, :width].astype(int)
 
 
 def test_pictures_are_those_of_libjpeg(decoder_page):
@@ -131,11 +167,82 @@ def test_pictures_are_those_of_libjpeg(decoder_page):
                 assert np.all(shown[..., 3] == 255)
 
 
-def test_steady_state_makes_no_gpu_objects(decoder_page):
+@pytest.fixture(scope="module")
+def png_files(device):
+    """Of every way to lay rows out: channels, whether filtered, with a palette."""
+    files = {}
+    for channels in ("rgb", "rgba", "gray"):
+        encoder = PngEncoder(device, channels)
+        for width, height in [(1, 1), (171, 5), (333, 177)]:
+            images = {kind: picture(kind, width, height) for kind in ("gradient", "noise", "text", "flat")}
+            for kind, image in (images | {"edges": slanted_edges(width, height)}).items():
+                file = encoder.encode(texture_of(device, image)).result().data
+                files[channels, kind, width, height] = file
+        encoder.close()
+    large = PngEncoder(device)
+    files["rgb", "many colours", 700, 900] = (
+        large.encode(texture_of(device, slanted_edges(700, 900))).result().data
+    )
+    large.close()
+    return files
+
+
+def by_libpng(file):
+    return np.asarray(Image.open(io.BytesIO(file)).convert("RGBA")).astype(int)
+
+
+def test_png_pictures_are_those_of_libpng(decoder_page, png_files):
+    laid_out = set()
+    for (channels, kind, width, height), file in png_files.items():
+        read = parse_png(file)
+        laid_out.add((read.channels, read.palette is not None, read.reaches_above))
+        np.testing.assert_array_equal(
+            decode(decoder_page, file, width, height), by_libpng(file), f"{channels} {kind} {width}x{height}"
+        )
+    assert {
+        (3, False, False),
+        (3, False, True),
+        (1, True, True),
+        (4, False, False),
+        (1, False, False),
+    } <= laid_out
+
+
+def test_a_png_stripe_goes_where_it_belongs(decoder_page, png_files):
+    file = png_files["rgb", "gradient", 333, 177]
+    shown = decode(decoder_page, file, 333, 177, top=40)
+    np.testing.assert_array_equal(shown[40:], by_libpng(file))
+    assert not shown[:40].any()
+
+
+def test_the_page_survives_hostile_png_files(decoder_page, png_files):
+    rng = random.Random(5)
+    for name in [("rgb", "gradient", 333, 177), ("rgb", "edges", 333, 177)]:
+        good = png_files[name]
+        files = []
+        for _ in range(40):
+            file = bytearray(good)
+            for _ in range(rng.choice([1, 1, 3, 30])):
+                file[rng.randrange(8, rng.choice([60, 300, 700, len(file)]))] = rng.randrange(256)
+            files.append(base64.b64encode(file).decode())
+        truth = np.zeros((177, 384, 4), np.uint8)  # rows of a multiple of 256 bytes
+        truth[:, :333] = by_libpng(good)
+        outcome = decoder_page.evaluate(
+            "(args) => survives(...args)",
+            [files, [base64.b64encode(good).decode(), 333, 177], base64.b64encode(truth.tobytes()).decode()],
+        )
+        assert isinstance(outcome, dict), outcome
+        assert outcome["decoded"] >= 5
+        assert len(outcome) >= 2, "some are refused"
+
+
+def test_steady_state_makes_no_gpu_objects(decoder_page, png_files):
     files = [
         [base64.b64encode(libjpeg_file(picture("gradient", *size), quality, subsampling)).decode(), *size]
         for size in [(120, 90), (64, 48)]
         for quality in (40, 90)
         for subsampling in ("444", "420")
     ]
+    for name in [("rgb", "edges", 171, 5), ("rgb", "gradient", 333, 177)]:
+        files.append([base64.b64encode(png_files[name]).decode(), *name[2:]])
     assert decoder_page.evaluate("([files, rounds]) => objectsMadeFor(files, rounds)", [files, 20]) == []

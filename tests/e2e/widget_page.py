@@ -219,11 +219,11 @@ class WidgetPage(LocalPage):
         assert ack["frame"] == self.frame
         return bool(ack["shown"] == 1)
 
-    def show_by_own_decoder(self, file: bytes, width: int, height: int) -> None:
-        """Show a JPEG file, again if need be: the stages for some kinds are compiled when the first such file comes."""
-        for _ in range(100):
+    def show_by_own_decoder(self, file: bytes, width: int, height: int, **options: Any) -> None:
+        """Show a file, again if need be: the stages for some kinds are compiled when the first such file comes."""
+        for _ in range(300):
             copies = self.page.evaluate("copies")
-            assert self.show(file, width, height), self.badge
+            assert self.show(file, width, height, **options), self.badge
             if self.page.evaluate("copies") == copies:
                 return
             self.page.wait_for_timeout(100)

@@ -33,6 +33,16 @@ def picture(kind: str, width: int, height: int, seed: int = 0) -> np.ndarray:
     return np.dstack([rgb, rng.integers(0, 256, (height, width))]).astype(np.uint8)
 
 
+def slanted_edges(width, height):
+    """Lines that are not quite upright, and beyond some 600 rows more than 256 colours: for matches above and to either side."""
+    y, x = np.mgrid[:height, :width]
+    stripes = (x * 3 + y * 2) // 11 % 3 + ((x - y // 3) // 17 % 5) * 3
+    rng = np.random.default_rng(1)
+    image = rng.integers(0, 256, (400, 4)).astype(np.uint8)[stripes + (y // 40) * 16]
+    image[..., 3] = 255
+    return image
+
+
 def texture_of(
     device: wgpu.GPUDevice, image: np.ndarray, format: str = "rgba8unorm", usage: int = 0
 ) -> wgpu.GPUTexture:

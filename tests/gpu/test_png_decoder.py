@@ -17,7 +17,7 @@ from PIL import Image
 from rfb_gpu import PngDecoder, PngEncoder
 from rfb_gpu.codecs.png import CorruptPngError, ForeignPngError, PngError
 from rfb_gpu.codecs.png.file import chunk, index_data, parse
-from tests.gpu.helpers import PICTURES, image_of, picture, texture_of
+from tests.gpu.helpers import PICTURES, image_of, picture, slanted_edges, texture_of
 
 CHANNELS = ("rgb", "rgba", "gray")
 SIZES = [(1, 1), (2, 3), (171, 5), (173, 67), (331, 253), (1031, 9), (5, 200)]
@@ -86,16 +86,6 @@ def test_few_colours(device, codecs, width, height, colours, seed):
     image[rng.random((height, width)) < 0.02] = table[0]
     file = ours(device, codecs, image)
     np.testing.assert_array_equal(image_of(device, codecs[1].decode(file)), by_libpng(file))
-
-
-def slanted_edges(width, height):
-    """Lines that are not quite upright: what matches above and to either side are for."""
-    y, x = np.mgrid[:height, :width]
-    stripes = (x * 3 + y * 2) // 11 % 3 + ((x - y // 3) // 17 % 5) * 3
-    rng = np.random.default_rng(1)
-    image = rng.integers(0, 256, (400, 4)).astype(np.uint8)[stripes + (y // 40) * 16]
-    image[..., 3] = 255
-    return image
 
 
 def test_all_ways_to_lay_rows_out(device, codecs, no_pillow):

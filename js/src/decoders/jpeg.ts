@@ -18,6 +18,7 @@ import {
   parse,
   type Subsampling,
 } from "./bitstream";
+import { Buffers } from "./buffers";
 import { assemble } from "./wgsl";
 
 /** Of huffman_decode.wgsl: a divisor of 64. */
@@ -45,9 +46,6 @@ const ZIGZAG = Uint32Array.from({ length: 64 }, (_, natural) => natural).sort((a
 const AAN_SCALE = Float64Array.from({ length: 8 }, (_, k) =>
   k ? Math.SQRT2 * Math.cos((k * Math.PI) / 16) : 1,
 );
-
-/** Buffers are a multiple of this long, so that a few bytes more do not make one grow. */
-const BUFFER_ALIGNMENT = 256;
 
 type BufferName =
   | "frame"
@@ -88,7 +86,7 @@ export class JpegDecoder {
   readonly #layouts: Layouts;
   /** What is compiled, or null while it is being compiled. */
   readonly #pipelines = new Map<Subsampling, Pipelines | null>();
-  readonly #buffers = new Map<BufferName, GPUBuffer>();
+  readonly #buffers: Buffers<BufferName>;
   #groups = new Map<StageName, GPUBindGroup>();
   /** Of the stage that writes the picture: a caller may take turns between a few textures. */
   #pictureGroups = new WeakMap<GPUTexture, GPUBindGroup>();
@@ -112,6 +110,14 @@ export class JpegDecoder {
     this.#device = gpu.device;
     this.#format = format;
     this.#layouts = bindGroupLayouts(gpu.device, format);
+    this.#buffers = new Buffers<BufferName>(gpu.device, (name) => {
+      if (name === "huffman") {
+        this.#huffman = [];
+      } else if (name === "tables") {
+        this.#quantisers = new Uint8Array(0);
+      }
+      this.#forgetGroups();
+    });
   }
 
   /**
@@ -154,10 +160,7 @@ export class JpegDecoder {
 
   /** Frees the buffers. The texture stays with whom it belongs to. */
   close(): void {
-    for (const buffer of this.#buffers.values()) {
-      buffer.destroy();
-    }
-    this.#buffers.clear();
+    this.#buffers.destroy();
     this.#forgetGroups();
   }
 
@@ -173,15 +176,15 @@ export class JpegDecoder {
     const decoding = sameTables(file.huffman, this.#huffman) ? null : decodingTables(file.huffman);
     const ofFrame = decoding?.ofFrame ?? this.#decodingOfFrame;
     // All buffers before the first write: a frame that does not fit must leave the last one's data alone.
-    const frame = this.#reserve("frame", 64, GPUBufferUsage.UNIFORM);
-    const streamBuffer = this.#reserve("stream", streamWords * 4);
-    const entries = this.#reserve("entries", file.entries.byteLength);
-    const tables = this.#reserve("tables", 192 * 4);
-    this.#reserve("list", listWords * 4);
-    this.#reserve("segments", layout.rows * layout.segmentsPerRow * 8);
-    this.#reserve("entryDc", entryCount * 16);
-    this.#reserve("chroma", chromaSamples * 4);
-    const huffman = decoding && this.#reserve("huffman", decoding.words.byteLength);
+    const frame = this.#buffers.reserve("frame", 64, GPUBufferUsage.UNIFORM);
+    this.#buffers.reserve("stream", streamWords * 4);
+    const entries = this.#buffers.reserve("entries", file.entries.byteLength);
+    const tables = this.#buffers.reserve("tables", 192 * 4);
+    this.#buffers.reserve("list", listWords * 4);
+    this.#buffers.reserve("segments", layout.rows * layout.segmentsPerRow * 8);
+    this.#buffers.reserve("entryDc", entryCount * 16);
+    this.#buffers.reserve("chroma", chromaSamples * 4);
+    const huffman = decoding && this.#buffers.reserve("huffman", decoding.words.byteLength);
 
     queue.writeBuffer(
       frame,
@@ -198,14 +201,7 @@ export class JpegDecoder {
         ...ofFrame,
       ),
     );
-    // writeBuffer takes multiples of four bytes: the last one to three go by themselves, filled up.
-    const whole = stream.length & ~3;
-    queue.writeBuffer(streamBuffer, 0, stream, 0, whole);
-    if (whole < stream.length) {
-      const tail = new Uint8Array(4);
-      tail.set(stream.subarray(whole));
-      queue.writeBuffer(streamBuffer, whole, tail);
-    }
+    this.#buffers.write("stream", stream);
     queue.writeBuffer(entries, 0, file.entries);
     if (huffman) {
       queue.writeBuffer(huffman, 0, decoding.words);
@@ -219,35 +215,6 @@ export class JpegDecoder {
       queue.writeBuffer(tables, 0, multipliers(file.quantisers));
       this.#quantisers = file.quantisers.slice();
     }
-  }
-
-  /** A buffer of at least so many bytes; one that has to grow gets half as much again, so that it seldom does. */
-  #reserve(name: BufferName, bytes: number, usage: GPUBufferUsageFlags = GPUBufferUsage.STORAGE): GPUBuffer {
-    const known = this.#buffers.get(name);
-    if (known && known.size >= bytes) {
-      return known;
-    }
-    const { maxStorageBufferBindingSize, maxBufferSize } = this.#device.limits;
-    const limit = Math.min(maxStorageBufferBindingSize, maxBufferSize);
-    if (bytes > limit) {
-      throw new RangeError(`decoding needs a buffer of ${bytes} bytes, this GPU's limit is ${limit}`);
-    }
-    known?.destroy();
-    const wanted = known ? Math.min(bytes * 1.5, limit) : bytes;
-    const size = Math.max(Math.ceil(wanted / BUFFER_ALIGNMENT), 1) * BUFFER_ALIGNMENT;
-    const buffer = this.#device.createBuffer({
-      label: `rfb_gpu ${name}`,
-      size,
-      usage: usage | GPUBufferUsage.COPY_DST,
-    });
-    this.#buffers.set(name, buffer);
-    if (name === "huffman") {
-      this.#huffman = [];
-    } else if (name === "tables") {
-      this.#quantisers = new Uint8Array(0);
-    }
-    this.#forgetGroups();
-    return buffer;
   }
 
   #forgetGroups(): void {
@@ -265,7 +232,7 @@ export class JpegDecoder {
       layout: this.#layouts[stage],
       entries: resources(stage).map((name, binding) => ({
         binding,
-        resource: name === "picture" ? picture.createView() : { buffer: this.#buffers.get(name)! },
+        resource: name === "picture" ? picture.createView() : { buffer: this.#buffers.get(name) },
       })),
     });
     if (stage === "reconstruct") {

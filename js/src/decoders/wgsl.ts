@@ -9,6 +9,8 @@ import blocks from "wgsl:shaders/blocks.wgsl";
 import colour from "wgsl:shaders/colour.wgsl";
 import dct from "wgsl:shaders/dct.wgsl";
 import decoderFrame from "wgsl:shaders/decoder_frame.wgsl";
+import pngPixels from "wgsl:shaders/png_pixels.wgsl";
+import pngRows from "wgsl:shaders/png_rows.wgsl";
 import rounding from "wgsl:shaders/rounding.wgsl";
 
 const MODULES = new Map([
@@ -16,6 +18,8 @@ const MODULES = new Map([
   ["colour", colour],
   ["dct", dct],
   ["decoder_frame", decoderFrame],
+  ["png_pixels", pngPixels],
+  ["png_rows", pngRows],
   ["rounding", rounding],
 ]);
 

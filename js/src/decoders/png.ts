@@ -1,0 +1,237 @@
+/**
+ * PNG files of our encoder to a texture on the GPU, with the compute stages of rfb_gpu/codecs/png: the twin of decoder.py there. Once it
+ * has seen a frame of a size it makes no GPU object for the next, and it never touches a pixel on the CPU.
+ */
+import inflateRows from "wgsl:png/inflate_rows.wgsl";
+import unfilterRows from "wgsl:png/unfilter_rows.wgsl";
+import { type Gpu, once } from "../device";
+import { Buffers } from "./buffers";
+import type { PictureFormat } from "./jpeg";
+import {
+  CorruptPngError,
+  distanceTable,
+  ForeignPngError,
+  literalTable,
+  type PngFile,
+  parse,
+  STRIPE_ROWS,
+} from "./png-file";
+import { assemble } from "./wgsl";
+
+// Mirrors inflate_rows.wgsl and shaders/png_rows.wgsl.
+const ROW_PADDING = 3;
+const DISTANCES = 128;
+const LONGEST = 15;
+/** A row keeps so many steps behind the one above it, whose matches reach a few bytes to the right. */
+const STEP_BYTES = 64;
+const LAG = 2;
+
+type BufferName = "frame" | "stream" | "rowBits" | "tables" | "rows" | "palette";
+type StageName = "inflate_rows" | "unfilter_rows";
+
+/** What a stage binds, in the order of its bindings. */
+const INFLATE = ["frame", "stream", "rowBits", "tables", "rows"] as const;
+const UNFILTER = ["frame", "rows", "palette", "picture"] as const;
+
+interface Variant {
+  readonly channels: number;
+  readonly hasPalette: boolean;
+}
+
+/** What our encoder makes of canvases. */
+const USUAL: readonly Variant[] = [
+  { channels: 3, hasPalette: false },
+  { channels: 1, hasPalette: true },
+];
+
+export class PngDecoder {
+  readonly #gpu: Gpu;
+  readonly #device: GPUDevice;
+  readonly #format: PictureFormat;
+  readonly #layouts: Readonly<Record<StageName, GPUBindGroupLayout>>;
+  /** What is compiled, or null while it is being compiled. */
+  readonly #unfilters = new Map<string, GPUComputePipeline | null>();
+  #inflate: GPUComputePipeline | null = null;
+  readonly #buffers: Buffers<BufferName>;
+  #inflateGroup: GPUBindGroup | null = null;
+  #pictureGroups = new WeakMap<GPUTexture, GPUBindGroup>();
+
+  /** Compiles what canvases need beside all else: no page waits for it. Rejections of `ready` tell that a stage was refused. */
+  constructor(gpu: Gpu, format: PictureFormat = "rgba8unorm") {
+    this.#gpu = gpu;
+    this.#device = gpu.device;
+    this.#format = format;
+    this.#layouts = bindGroupLayouts(gpu.device, format);
+    this.#buffers = new Buffers<BufferName>(gpu.device, () => {
+      this.#inflateGroup = null;
+      this.#pictureGroups = new WeakMap();
+    });
+    this.ready = Promise.all([
+      this.#compile("inflate_rows", USUAL[0]!).then((pipeline) => {
+        this.#inflate = pipeline;
+      }),
+      ...USUAL.map((variant) => this.#compileUnfilter(variant)),
+    ]);
+    this.ready.catch((error) => console.warn("rfb_gpu:", error));
+  }
+
+  readonly ready: Promise<unknown>;
+
+  /**
+   * Submits the decoding of a file of the given size, in pixels. Its top-left corner goes to row `top` of `target()`, which is asked
+   * for only when nothing can fail any more: a texture for storage, of the format given to the constructor.
+   *
+   * Throws a PngError for a file that is not decoded here, or not yet, and a RangeError for one that does not fit the device.
+   */
+  decode(
+    data: Uint8Array<ArrayBuffer>,
+    width: number,
+    height: number,
+    target: () => GPUTexture,
+    top = 0,
+  ): void {
+    const file = parse(data);
+    if (file.width !== width || file.height !== height) {
+      throw new CorruptPngError(`the file is ${file.width} x ${file.height}, not ${width} x ${height}`);
+    }
+    const variant = { channels: file.channels, hasPalette: file.palette !== null };
+    const unfilter = this.#unfilters.get(nameOf(variant));
+    if (!unfilter || !this.#inflate) {
+      if (unfilter === undefined) {
+        this.#compileUnfilter(variant).catch((error) => console.warn("rfb_gpu:", error));
+      }
+      throw new ForeignPngError("the decoder is being compiled");
+    }
+    this.#upload(file, top);
+    const picture = target();
+
+    const stripes = Math.ceil(height / STRIPE_ROWS);
+    const commands = this.#device.createCommandEncoder({ label: "rfb_gpu png decode" });
+    const pass = commands.beginComputePass();
+    pass.setPipeline(this.#inflate);
+    this.#inflateGroup ??= this.#group("inflate_rows", INFLATE);
+    pass.setBindGroup(0, this.#inflateGroup);
+    pass.dispatchWorkgroups(stripes);
+    pass.setPipeline(unfilter);
+    pass.setBindGroup(0, this.#groupFor(picture));
+    pass.dispatchWorkgroups(stripes);
+    pass.end();
+    this.#device.queue.submit([commands.finish()]);
+  }
+
+  /** Frees the buffers. The texture stays with whom it belongs to. */
+  close(): void {
+    this.#buffers.destroy();
+    this.#inflateGroup = null;
+    this.#pictureGroups = new WeakMap();
+  }
+
+  #upload(file: PngFile, top: number): void {
+    const { width, height, stream, rowBits, palette } = file;
+    const rowBytes = 1 + width * file.channels;
+    const rowWords = Math.ceil((ROW_PADDING + rowBytes) / 4);
+    const literals = literalTable(file);
+    const distances = distanceTable(file);
+    const [stepBytes, lag] = file.reachesAbove ? [STEP_BYTES, LAG] : [rowBytes, 0];
+    const steps = Math.ceil(rowBytes / stepBytes) + lag * (STRIPE_ROWS - 1);
+    // All buffers before the first write: a frame that does not fit must leave the last one's data alone.
+    const frame = this.#buffers.reserve("frame", 48, GPUBufferUsage.UNIFORM);
+    this.#buffers.reserve("stream", stream.length);
+    const bits = this.#buffers.reserve("rowBits", rowBits.byteLength);
+    const tables = this.#buffers.reserve("tables", 4 * (DISTANCES + (1 << LONGEST)));
+    this.#buffers.reserve("rows", 4 * (height * rowWords + 4)); // some words are read from beyond
+    const colours = this.#buffers.reserve("palette", 4 * 256);
+
+    const { queue } = this.#device;
+    queue.writeBuffer(
+      frame,
+      0,
+      Uint32Array.of(
+        width,
+        height,
+        rowBytes,
+        rowWords,
+        Math.ceil(stream.length / 4),
+        Math.log2(literals.length),
+        Math.log2(distances.length),
+        steps,
+        stepBytes,
+        lag,
+        top,
+        0,
+      ),
+    );
+    this.#buffers.write("stream", stream);
+    queue.writeBuffer(bits, 0, rowBits);
+    queue.writeBuffer(tables, 0, distances);
+    queue.writeBuffer(tables, 4 * DISTANCES, literals);
+    if (palette) {
+      queue.writeBuffer(colours, 0, palette);
+    }
+  }
+
+  #groupFor(picture: GPUTexture): GPUBindGroup {
+    const known = this.#pictureGroups.get(picture);
+    const group = known ?? this.#group("unfilter_rows", UNFILTER, picture);
+    this.#pictureGroups.set(picture, group);
+    return group;
+  }
+
+  #group(stage: StageName, names: readonly (BufferName | "picture")[], picture?: GPUTexture): GPUBindGroup {
+    return this.#device.createBindGroup({
+      label: `rfb_gpu ${stage}`,
+      layout: this.#layouts[stage],
+      entries: names.map((name, binding) => ({
+        binding,
+        resource: name === "picture" ? picture!.createView() : { buffer: this.#buffers.get(name) },
+      })),
+    });
+  }
+
+  async #compileUnfilter(variant: Variant): Promise<void> {
+    const name = nameOf(variant);
+    this.#unfilters.set(name, null);
+    this.#unfilters.set(name, await this.#compile("unfilter_rows", variant));
+  }
+
+  #compile(stage: StageName, { channels, hasPalette }: Variant): Promise<GPUComputePipeline> {
+    const source = stage === "inflate_rows" ? inflateRows : unfilterRows;
+    const constants = { CHANNELS: channels, HAS_PALETTE: hasPalette };
+    const code = assemble(source, constants).replace("rgba8unorm", this.#format);
+    const { device } = this.#gpu;
+    return once(this.#gpu, code, () =>
+      device.createComputePipelineAsync({
+        label: `rfb_gpu ${stage}`,
+        layout: device.createPipelineLayout({ bindGroupLayouts: [this.#layouts[stage]] }),
+        compute: {
+          module: device.createShaderModule({ label: `rfb_gpu ${stage}`, code }),
+          entryPoint: stage,
+        },
+      }),
+    );
+  }
+}
+
+function nameOf({ channels, hasPalette }: Variant): string {
+  return hasPalette ? "palette" : String(channels);
+}
+
+function bindGroupLayouts(
+  device: GPUDevice,
+  format: PictureFormat,
+): Readonly<Record<StageName, GPUBindGroupLayout>> {
+  const layout = (stage: StageName, names: readonly (BufferName | "picture")[]) =>
+    device.createBindGroupLayout({
+      label: `rfb_gpu ${stage}`,
+      entries: names.map((name, binding): GPUBindGroupLayoutEntry => {
+        const visibility = GPUShaderStage.COMPUTE;
+        if (name === "picture") {
+          return { binding, visibility, storageTexture: { access: "write-only", format } };
+        }
+        const isWritten = stage === "inflate_rows" && name === "rows";
+        const type = name === "frame" ? "uniform" : isWritten ? "storage" : "read-only-storage";
+        return { binding, visibility, buffer: { type } };
+      }),
+    });
+  return { inflate_rows: layout("inflate_rows", INFLATE), unfilter_rows: layout("unfilter_rows", UNFILTER) };
+}
