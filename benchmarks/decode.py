@@ -1,9 +1,10 @@
 """How fast the decoder is, in Python and in a page, beside what else decodes there: one table.
 
     python -m benchmarks.decode --size 3840x2160 --gpu --json decode.json
+    python -m benchmarks.decode --codec png --size 3840x2160 --gpu
 
-The files are our encoder's, of the five scenes. All times are medians in ms. Cases and peers take turns, so that a change of the
-GPU's clock meets all of them, and each decoder's picture is compared with libjpeg-turbo's before it is timed.
+The files are our encoders', of the five scenes. All times are medians in ms. Cases and peers take turns, so that a change of the
+GPU's clock meets all of them, and each decoder's picture is compared with libjpeg-turbo's or libpng's before it is timed.
 
 Columns of both parts:
 
@@ -13,10 +14,12 @@ Columns of both parts:
 * ``ready``: from the call until the GPU is done, one frame at a time.
 * ``loop``: time of a decode of many in a row, with one wait at the end; ``loop_shown``, in the page: with putting it on the
   canvas.
-* ``psnr``: against libjpeg-turbo's picture of the same file, in dB; 99 where they are equal. Chroma is smoothed in different ways.
+* ``psnr``: against libjpeg-turbo's picture of the same file, in dB; 99 where they are equal, as all of a PNG must be. Chroma is
+  smoothed in different ways.
 
-In Python, the peers are simplejpeg (libjpeg-turbo on one core), the same with the upload to a texture, and nvJPEG through
-torchvision (from bytes on the CPU to a tensor on the GPU). Waiting for the GPU is reading four bytes back, which adds to ``ready``.
+In Python, the peers are simplejpeg (libjpeg-turbo on one core) or Pillow (libpng), the same with the upload to a texture, and
+nvJPEG through torchvision (from bytes on the CPU to a tensor on the GPU). Waiting for the GPU is reading four bytes back, which
+adds to ``ready``.
 
 In the page, ``blit`` is the GPU time of drawing the picture to the canvas, where it cannot be copied; ``direct`` and
 ``direct_main`` are ``gpu`` and ``main`` of a decoder that writes to a canvas's own texture, without a picture of its own. The peers
@@ -32,6 +35,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import io
 import json
 import shutil
 import statistics
@@ -46,11 +50,12 @@ import numpy as np
 import simplejpeg
 import wgpu
 from numpy.typing import NDArray
+from PIL import Image
 
 from benchmarks.encode import Load, make_device, psnr, upload
 from benchmarks.notebook import add_browser_arguments, parse_size
 from benchmarks.scenes import SCENES, render_to_array
-from rfb_gpu import JpegDecoder, JpegEncoder
+from rfb_gpu import EncodedFrame, JpegDecoder, JpegEncoder, PngDecoder, PngEncoder
 from rfb_gpu.codecs.jpeg.bitstream import SUBSAMPLINGS
 
 Array = NDArray[np.uint8]
@@ -69,16 +74,17 @@ LEAST_PSNR = 28.0
 class Case:
     """One file, and what was measured of its decoding, by part."""
 
-    def __init__(
-        self, scene: str, width: int, height: int, subsampling: str, quality: int, file: bytes
-    ) -> None:
-        self.scene, self.width, self.height = scene, width, height
-        self.subsampling, self.quality, self.file = subsampling, quality, file
+    def __init__(self, scene: str, frame: EncodedFrame) -> None:
+        self.scene, self.width, self.height = scene, frame.width, frame.height
+        self.codec, self.subsampling, self.quality = frame.codec, frame.subsampling, frame.quality
+        self.file = frame.data
         self.samples: dict[str, dict[str, list[float]]] = {"python": {}, "page": {}}
         self.facts: dict[str, dict[str, Any]] = {"python": {}, "page": {}}
 
     def truth(self) -> Array:
-        """The picture by libjpeg-turbo, RGBA."""
+        """The picture by libjpeg-turbo or libpng, RGBA."""
+        if self.codec == "png":
+            return by_pillow(self.file)
         return simplejpeg.decode_jpeg(self.file, "RGBA", fastdct=False, strict=True)
 
     def add(self, part: str, **milliseconds: float) -> None:
@@ -93,6 +99,7 @@ class Case:
             "part": part,
             "scene": self.scene,
             "size": f"{self.width}x{self.height}",
+            "codec": self.codec,
             "subsampling": self.subsampling,
             "quality": self.quality,
             "bytes": len(self.file),
@@ -109,24 +116,27 @@ def make_cases(device: wgpu.GPUDevice, options: argparse.Namespace) -> list[Case
     for width, height in options.size:
         for scene in options.scene:
             texture = upload(device, render_to_array(scene, width, height))
-            for subsampling in options.subsampling:
-                for quality in options.quality:
-                    encoder = JpegEncoder(device, quality, subsampling)
-                    # As in the midst of a stream, when tables and index have settled.
-                    for _ in range(SETTLED):
-                        file = bytes(encoder.encode(texture).result())
-                    encoder.close()
-                    cases.append(Case(scene, width, height, subsampling, quality, file))
+            encoders: list[JpegEncoder | PngEncoder] = []
+            if "jpeg" in options.codec:
+                encoders += [JpegEncoder(device, q, s) for s in options.subsampling for q in options.quality]
+            if "png" in options.codec:
+                encoders.append(PngEncoder(device))
+            for encoder in encoders:
+                # As in the midst of a stream, when tables and index have settled.
+                for _ in range(SETTLED):
+                    frame = encoder.encode(texture).result()
+                encoder.close()
+                cases.append(Case(scene, frame))
             texture.destroy()
     return cases
 
 
 def check(case: Case, part: str, decibel: float) -> None:
     """Raises if a decoder's picture is not the file's."""
-    if decibel < LEAST_PSNR:
+    if decibel < (99 if case.codec == "png" else LEAST_PSNR):
         raise RuntimeError(
-            f"{part}, {case.scene}, {case.width}x{case.height}, {case.subsampling}: the picture is wrong, "
-            f"{decibel:.1f} dB from libjpeg-turbo's"
+            f"{part}, {case.scene}, {case.width}x{case.height}, {case.codec} {case.subsampling}: the picture is wrong, "
+            f"{decibel:.1f} dB from what others decode"
         )
     case.facts[part]["psnr"] = decibel
 
@@ -143,21 +153,33 @@ class PythonPart:
         self._device = device
         self._load = Load(device)
         self._mark = device.create_buffer(size=4, usage=wgpu.BufferUsage.COPY_SRC)
-        self._plain = JpegDecoder(device)
+        kinds: dict[str, type[JpegDecoder | PngDecoder]] = {"jpeg": JpegDecoder, "png": PngDecoder}
+        self._plain = {codec: kind(device) for codec, kind in kinds.items()}
         can_profile = "timestamp-query" in device.features
         # As a whole last, so that its ``gpu`` is the one that counts.
-        self._profiled = [JpegDecoder(device, profile=profile) for profile in ("stages", True) if can_profile]
+        self._profiled = {
+            codec: [kind(device, profile=profile) for profile in ("stages", True) if can_profile]
+            for codec, kind in kinds.items()
+        }
         self._out: wgpu.GPUTexture | None = None
-        self.peers: dict[str, Callable[[Case], None]] = {
-            "simplejpeg": lambda case: simplejpeg.decode_jpeg(case.file, "RGBA"),
-            "simplejpeg+upload": self._simplejpeg_and_upload,
-            **nvjpeg(),
+        self.peers: dict[str, dict[str, Callable[[Case], None]]] = {
+            "jpeg": {
+                "simplejpeg": lambda case: simplejpeg.decode_jpeg(case.file, "RGBA"),
+                "simplejpeg+upload": lambda case: self._upload(
+                    case, simplejpeg.decode_jpeg(case.file, "RGBA")
+                ),
+                **nvjpeg(),
+            },
+            "png": {
+                "pillow": lambda case: by_pillow(case.file),
+                "pillow+upload": lambda case: self._upload(case, by_pillow(case.file)),
+            },
         }
 
     def measure(self, cases: Sequence[Case], options: argparse.Namespace) -> None:
         """All cases, in rounds."""
         for case in cases:
-            texture = self._plain.decode(case.file)
+            texture = self._plain[case.codec].decode(case.file)
             pixels = self._device.queue.read_texture(
                 {"texture": texture}, {"bytes_per_row": case.width * 4}, (case.width, case.height, 1)
             )
@@ -173,29 +195,30 @@ class PythonPart:
 
     def close(self) -> None:
         """Frees what was made."""
-        self._plain.close()
-        for decoder in self._profiled:
-            decoder.close()
+        for codec, decoder in self._plain.items():
+            for each in (decoder, *self._profiled[codec]):
+                each.close()
 
     def _round(self, case: Case) -> dict[str, float]:
         out = self._texture(case)
+        plain = self._plain[case.codec]
         samples: dict[str, float] = {}
-        for decoder in self._profiled:
+        for decoder in self._profiled[case.codec]:
             self._load()
             decoder.decode(case.file, out=out)
             samples |= {name: 1000 * seconds for name, seconds in decoder.timings().items()}
         self._load.wait()
         began = time.perf_counter()
-        self._plain.decode(case.file, out=out)
+        plain.decode(case.file, out=out)
         samples["call"] = since(began)
         self._wait()
         samples["ready"] = since(began)
         began = time.perf_counter()
         for _ in range(self.LOOP):
-            self._plain.decode(case.file, out=out)
+            plain.decode(case.file, out=out)
         self._wait()
         samples["loop"] = since(began) / self.LOOP
-        for name, decode in self.peers.items():
+        for name, decode in self.peers[case.codec].items():
             self._load.wait()  # a peer has a GPU context of its own, which must not share the time with ours
             began = time.perf_counter()
             decode(case)
@@ -215,8 +238,7 @@ class PythonPart:
             self._out = self._device.create_texture(size=size, format="rgba8unorm", usage=usage)
         return self._out
 
-    def _simplejpeg_and_upload(self, case: Case) -> None:
-        pixels = simplejpeg.decode_jpeg(case.file, "RGBA")
+    def _upload(self, case: Case, pixels: Array) -> None:
         self._device.queue.write_texture(
             {"texture": self._texture(case)},
             pixels,
@@ -224,6 +246,11 @@ class PythonPart:
             (case.width, case.height, 1),
         )
         self._wait()
+
+
+def by_pillow(file: bytes) -> Array:
+    """A PNG's picture by libpng, RGBA."""
+    return np.asarray(Image.open(io.BytesIO(file)).convert("RGBA"))
 
 
 def nvjpeg() -> dict[str, Callable[[Case], None]]:
@@ -324,7 +351,7 @@ globalThis.benchmark = (() => {
     return files.get(number)
   }
 
-  async function frameOf({ number, width, height }) {
+  async function frameOf({ number, codec, width, height }) {
     const bytes = await fetchFile(number)
     if (canvas?.width !== width || canvas.height !== height) {
       canvas?.remove()
@@ -333,7 +360,7 @@ globalThis.benchmark = (() => {
       canvas.height = height
       document.body.append(canvas)
     }
-    return { type: 'frame', id: number, codec: 'jpeg', width, height, bytes, fit: 'exact', final: false }
+    return { type: 'frame', id: number, codec, width, height, bytes, fit: 'exact', final: false }
   }
 
   /** The canvas's own texture, still in the task that drew to it, as tightly packed RGB. */
@@ -386,31 +413,34 @@ globalThis.benchmark = (() => {
 
   /** Decodes to the texture of a canvas that allows it. */
   async function startDirect() {
-    const decoder = await decoding.JpegDecoder.create(gpu)
+    const jpeg = await decoding.JpegDecoder.create(gpu)
+    const png = new decoding.PngDecoder(gpu)
+    await png.ready
     const context = document.createElement('canvas').getContext('webgpu')
     const usage = GPUTextureUsage.STORAGE_BINDING | GPUTextureUsage.RENDER_ATTACHMENT
     context.configure({ device: gpu.device, format: 'rgba8unorm', usage, alphaMode: 'opaque' })
-    return (bytes, width, height) => {
+    return ({ codec, bytes, width, height }) => {
       if (context.canvas.width !== width || context.canvas.height !== height) {
         context.canvas.width = width
         context.canvas.height = height
       }
+      const decoder = codec === 'png' ? png : jpeg
       decoder.decode(bytes, width, height, () => context.getCurrentTexture())
     }
   }
 
   const ways = {
-    bitmap: bytes => createImageBitmap(new Blob([bytes], { type: 'image/jpeg' }),
+    bitmap: ({ bytes, codec }) => createImageBitmap(new Blob([bytes], { type: `image/${codec}` }),
       { colorSpaceConversion: 'none', premultiplyAlpha: 'none' }),
-    async ImageDecoder(bytes) {
-      const decoder = new ImageDecoder({ data: bytes, type: 'image/jpeg', colorSpaceConversion: 'none' })
+    async ImageDecoder({ bytes, codec }) {
+      const decoder = new ImageDecoder({ data: bytes, type: `image/${codec}`, colorSpaceConversion: 'none' })
       const { image } = await decoder.decode()
       decoder.close()
       return image
     },
-    async img(bytes) {
+    async img({ bytes, codec }) {
       const image = new Image()
-      const url = URL.createObjectURL(new Blob([bytes], { type: 'image/jpeg' }))
+      const url = URL.createObjectURL(new Blob([bytes], { type: `image/${codec}` }))
       image.src = url
       await image.decode()
       image.close = () => URL.revokeObjectURL(url)
@@ -419,13 +449,14 @@ globalThis.benchmark = (() => {
   }
 
   /** Until a pixel of the picture can be read from a 2d canvas. */
-  async function drawn(decode, bytes, width, height) {
+  async function drawn(decode, frame) {
+    const { width, height } = frame
     const canvas2d = document.createElement('canvas')
     canvas2d.width = width
     canvas2d.height = height
     const context = canvas2d.getContext('2d', { alpha: false })
     const began = performance.now()
-    const source = await decode(bytes)
+    const source = await decode(frame)
     context.drawImage(source, 0, 0)
     context.getImageData(0, 0, 1, 1)
     const ended = performance.now()
@@ -433,12 +464,13 @@ globalThis.benchmark = (() => {
     return ended - began
   }
 
-  async function bitmapToTexture(bytes, width, height) {
+  async function bitmapToTexture(frame) {
+    const { width, height } = frame
     const usage = GPUTextureUsage.COPY_DST | GPUTextureUsage.RENDER_ATTACHMENT | GPUTextureUsage.TEXTURE_BINDING
     const texture = gpu.device.createTexture({ size: [width, height], format: 'rgba8unorm', usage })
     await gpu.device.queue.onSubmittedWorkDone()
     const began = performance.now()
-    const source = await ways.bitmap(bytes)
+    const source = await ways.bitmap(frame)
     gpu.device.queue.copyExternalImageToTexture({ source }, { texture }, [width, height])
     await gpu.device.queue.onSubmittedWorkDone()
     const ended = performance.now()
@@ -491,7 +523,8 @@ globalThis.benchmark = (() => {
       for (let i = 0; i < loop; i++) {
         await load()
         const began = performance.now()
-        decoding.parse(bytes)
+        if (job.codec === 'png') decoding.parsePng(bytes)
+        else decoding.parse(bytes)
         const parsed = performance.now()
         const promise = presenter.decode(frame)
         const called = performance.now()
@@ -510,7 +543,7 @@ globalThis.benchmark = (() => {
       const directMain = []
       for (let i = 0; i < loop; i++) {
         const began = performance.now()
-        direct(bytes, job.width, job.height)
+        direct(frame)
         directMain.push(performance.now() - began)
         await presenter.done()
       }
@@ -537,12 +570,12 @@ globalThis.benchmark = (() => {
         const shown = await record(() => { presenter.decode(frame); presenter.draw(canvas) })
         samples.gpu = shown.gpu / loop
         if (shown.blit) samples.blit = shown.blit / loop
-        samples.direct = (await record(() => direct(bytes, job.width, job.height))).gpu / loop
+        samples.direct = (await record(() => direct(frame))).gpu / loop
       }
 
       if (peers) {
-        for (const [name, decode] of Object.entries(ways)) samples[name] = await drawn(decode, bytes, job.width, job.height)
-        samples.bitmap2gpu = await bitmapToTexture(bytes, job.width, job.height)
+        for (const [name, decode] of Object.entries(ways)) samples[name] = await drawn(decode, frame)
+        samples.bitmap2gpu = await bitmapToTexture(frame)
       }
       return samples
     },
@@ -591,6 +624,7 @@ class PagePart:
         jobs = [
             {
                 "number": number,
+                "codec": case.codec,
                 "width": case.width,
                 "height": case.height,
                 "loop": options.loop,
@@ -623,7 +657,8 @@ class PagePart:
             return web.Response(body=body, content_type=kind, headers=headers)
 
         async def file(request: web.Request) -> web.Response:
-            return answer(cases[int(request.match_info["number"])].file, "image/jpeg")
+            case = cases[int(request.match_info["number"])]
+            return answer(case.file, f"image/{case.codec}")
 
         async def truth(request: web.Request) -> web.Response:
             return answer(
@@ -680,6 +715,8 @@ FIRST = (
     "huffman_decode",
     "reconstruct_chroma",
     "reconstruct",
+    "inflate_rows",
+    "unfilter_rows",
     "blit",
     "direct",
     "parse",
@@ -691,7 +728,7 @@ FIRST = (
     "loop",
     "loop_shown",
 )
-NOT_TIMES = ("part", "scene", "size", "subsampling", "quality", "bytes", "psnr")
+NOT_TIMES = ("part", "scene", "size", "codec", "subsampling", "quality", "bytes", "psnr")
 
 
 def table(results: Sequence[Mapping[str, Any]]) -> str:
@@ -699,7 +736,7 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
     names = {name: None for result in results for name in result if not name.endswith(("_min", "_samples"))}
     others = [name for name in names if name not in FIRST and name not in NOT_TIMES]
     times = [*(name for name in FIRST if name in names), *others]
-    lines = [["part", "scene", "size", "sub", "q", "kB", *times, "psnr"]]
+    lines = [["part", "scene", "size", "codec", "q", "kB", *times, "psnr"]]
     lines.append(["---"] * len(lines[0]))
     for r in results:
         lines.append(
@@ -707,7 +744,7 @@ def table(results: Sequence[Mapping[str, Any]]) -> str:
                 r["part"],
                 r["scene"],
                 r["size"],
-                r["subsampling"],
+                r["codec"] if r["codec"] == "png" else f"{r['codec']} {r['subsampling']}",
                 str(r["quality"]),
                 f"{r['bytes'] / 1000:.1f}",
                 *(f"{r[name]:.3f}" if name in r else "" for name in times),
@@ -738,6 +775,7 @@ def parse_arguments() -> argparse.Namespace:
         type=parse_size,
         help=f"WIDTHxHEIGHT, {several}; default 1920x1080, 3840x2160",
     )
+    parser.add_argument("--codec", action="append", choices=("jpeg", "png"), help=f"{several}; default jpeg")
     parser.add_argument(
         "--subsampling", action="append", choices=SUBSAMPLINGS, help=f"{several}; default 444 and 420"
     )
@@ -753,6 +791,7 @@ def parse_arguments() -> argparse.Namespace:
     options.part = options.part or ["python", "page"]
     options.scene = options.scene or list(SCENES)
     options.size = options.size or [(1920, 1080), (3840, 2160)]
+    options.codec = options.codec or ["jpeg"]
     options.subsampling = options.subsampling or ["444", "420"]
     options.quality = options.quality or [80]
     return options
@@ -768,7 +807,7 @@ def main() -> None:
     print(f"adapter: {device.adapter.info['device']}, wgpu {wgpu.__version__}")
     if "python" in options.part:
         python = PythonPart(device)
-        print(f"peers: {', '.join(python.peers)}")
+        print(f"peers: {', '.join(name for codec in options.codec for name in python.peers[codec])}")
         python.measure(cases, options)
         python.close()
     if bundle:

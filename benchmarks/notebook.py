@@ -13,6 +13,8 @@ for ``--seconds``. ``--repeat`` goes round all cases of a size again, so that a 
   on several threads, that is the loop that is held most.
 * ``draw``: median time in the draw function, ms. ``cpu``: the kernel process's CPU time per second.
 * ``kB``: bytes of a frame as sent.
+* ``rest``: with ``--rest``, from the last picture in motion until the lossless one, both shown in the page, ms. 300 of them all
+  backends wait on purpose.
 * ``off``: with ``--check-pixels``, the largest difference between the page's picture and the kernel's, over the means of 16x9
   blocks, in 1/255. JPEG's own loss is in it: 0.7 for mesh, 1 to 2 for most, up to 6 for lines in a small size. The page's
   picture is read from the canvas' own texture, since a screenshot can lack it, and for that the texture is made readable.
@@ -61,6 +63,8 @@ OWN_OPTIONS = ("encoder", "decoder", "codec", "quality", "subsampling", "max_buf
 """What only our canvas has; the peers run with their defaults, quality 80."""
 
 HEARTBEAT = 0.005
+REST_SECONDS = 3
+"""Until the lossless picture is there, with the slowest peer."""
 GRID = (16, 9)
 ROOM = 500
 """Pixels of a window beside and below the canvas, for JupyterLab."""
@@ -141,6 +145,10 @@ class Probe:
         if any(lost):
             self.canvas.set_logical_size(*(side + less for side, less in zip(self._size, lost, strict=True)))
         self._report(resized=any(lost))
+
+    def rest(self) -> None:
+        """Draws no more."""
+        self.canvas.set_update_mode("manual")
 
     def freeze(self) -> None:
         """Draws the same picture from now on."""
@@ -528,6 +536,8 @@ async def measure(
             result["error"] = f"drawn {result['physical_size']}, shown {result['shown_size']}"
         if options.check_pixels:
             result["off"] = await compare_pictures(page)
+        if options.rest:
+            result["rest"] = await time_to_lossless(page)
         if options.screenshots:
             options.screenshots.mkdir(parents=True, exist_ok=True)
             await page.screenshot(options.screenshots / f"{backend}-{scene}-{result['size']}.png")
@@ -555,6 +565,15 @@ async def compare_pictures(page: Page) -> float:
     drawn = (await execute(page, "probe.picture()"))["blocks"]
     differences = (abs(a - b) for s, d in zip(seen, drawn, strict=True) for a, b in zip(s, d, strict=True))
     return float(max(differences))
+
+
+async def time_to_lossless(page: Page) -> float:
+    """From the last picture in motion to the one after it, which comes once drawing has stopped."""
+    await page.evaluate("benchmark.start()")
+    await execute(page, "probe.rest()")
+    await asyncio.sleep(REST_SECONDS)
+    *_, moving, lossless = (await page.evaluate("benchmark.stop()"))["times"]
+    return float(lossless - moving)
 
 
 async def wait_for_frames(page: Page, count: int) -> None:
@@ -594,7 +613,8 @@ async def run(options: argparse.Namespace, lab: Lab, report: Callable[[dict[str,
 
 COLUMNS = {
     "backend": "", "scene": "", "size": "", "fps": ".1f", "gap95": ".1f", "trip": ".1f", "trip50": ".1f", "trip95": ".1f",
-    "encode": ".2f", "held50": ".2f", "held95": ".1f", "draw": ".1f", "kernel_cpu": ".2f", "kB": ".0f", "decoder": "", "off": ".2f",
+    "encode": ".2f", "held50": ".2f", "held95": ".1f", "draw": ".1f", "kernel_cpu": ".2f", "kB": ".0f", "rest": ".0f",
+    "decoder": "", "off": ".2f",
 }  # fmt: skip
 
 
@@ -704,6 +724,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--check-pixels", action="store_true", help="compare the page's picture with the kernel's"
     )
+    parser.add_argument("--rest", action="store_true", help="then stop, and time the lossless picture")
     parser.add_argument("--screenshots", type=Path, help="a folder for one of each case")
     own = add_shared_arguments(parser)
     own.add_argument("--transport", choices=("auto", "comm", "websocket"))

@@ -5,5 +5,6 @@
 export { JpegError, parse } from "./decoders/bitstream";
 export { JpegDecoder } from "./decoders/jpeg";
 export { PngDecoder } from "./decoders/png";
+export { parse as parsePng } from "./decoders/png-file";
 export { acquireGpu } from "./device";
 export { BrowserPresenter, GpuPresenter } from "./presenter";
