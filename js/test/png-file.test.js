@@ -42,7 +42,7 @@ const ihdr = ({ width = 3, height = 3, depth = 8, colour = 2, interlacing = 0 } 
   chunk("IHDR", [...u32(width), ...u32(height), depth, colour, 0, 0, interlacing]);
 /** The first row's place in two bytes, as it is beyond 127. */
 const index = (steps = [[(START & 127) | 128, START >> 7], [90], [80]], { version = 1, flags = 1 } = {}) =>
-  chunk("rfIX", [version, flags, 64, ...steps.flat()]);
+  chunk("rfIX", [version, flags, 32, ...steps.flat()]);
 const file = ({ header = ihdr(), before = index(), stream = streamOf(HEAD), after = [] } = {}) =>
   Uint8Array.from([
     ...[0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a],

@@ -109,9 +109,9 @@ def filtered_by(kinds, image):
     padded = np.zeros((height + 1, width + 1, channels), np.int64)
     padded[1:, 1:] = image
     for y in range(height):
-        kind = kinds[y % len(kinds)] if y % 64 else kinds[y % len(kinds)] % 2
+        kind = kinds[y % len(kinds)] if y % 32 else kinds[y % len(kinds)] % 2
         up, left, corner = (padded[y, 1:], padded[y + 1, :-1], padded[y, :-1])
-        if y % 64 == 0:
+        if y % 32 == 0:
             up, corner = np.zeros_like(up), np.zeros_like(corner)
         estimate = left + up - corner
         distances = np.stack([abs(estimate - each) for each in (left, up, corner)])

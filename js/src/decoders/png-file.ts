@@ -34,7 +34,7 @@ const SIGNATURE = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
 const INDEX_VERSION = 1;
 const INDEX_HEAD_BYTES = 3;
 const REACHES_ABOVE = 1;
-export const STRIPE_ROWS = 64;
+export const STRIPE_ROWS = 32;
 
 /** Bytes of a pixel by colour type. */
 const CHANNELS: Readonly<Record<number, number>> = { 0: 1, 2: 3, 3: 1, 6: 4 };

@@ -23,7 +23,7 @@ const ROW_PADDING = 3;
 const DISTANCES = 128;
 const LONGEST = 15;
 /** A row keeps so many steps behind the one above it, whose matches reach a few bytes to the right. */
-const STEP_BYTES = 64;
+const STEP_BYTES = 32;
 const LAG = 2;
 
 type BufferName = "frame" | "stream" | "rowBits" | "tables" | "rows" | "palette";
@@ -139,7 +139,7 @@ export class PngDecoder {
     this.#buffers.reserve("stream", stream.length);
     const bits = this.#buffers.reserve("rowBits", rowBits.byteLength);
     const tables = this.#buffers.reserve("tables", 4 * (DISTANCES + (1 << LONGEST)));
-    this.#buffers.reserve("rows", 4 * (height * rowWords + 4)); // some words are read from beyond
+    this.#buffers.reserve("rows", 4 * (height * rowWords + 8)); // some words are read from beyond
     const colours = this.#buffers.reserve("palette", 4 * 256);
 
     const { queue } = this.#device;

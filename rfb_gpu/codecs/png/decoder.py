@@ -24,8 +24,9 @@ __all__ = ["PngDecoder"]
 # Mirrors inflate_rows.wgsl and shaders/png_rows.wgsl.
 _ROW_PADDING = 3
 _DISTANCES = 128
-_STEP_BYTES, _LAG = 64, 2
-"""A row keeps so many steps behind the one above it, whose matches reach ``REACH`` bytes to the right."""
+_STEP_BYTES, _LAG = 32, 2
+"""A row keeps so many steps behind the one above it: matches reach ``REACH`` bytes to the right there, and words read there reach
+up to 6 bytes beyond, while up to 3 of that row wait for their word to be full."""
 
 
 class _Stages(Stages):
@@ -60,7 +61,7 @@ class PngDecoder(TextureDecoder):
             the device feature ``timestamp-query``.
 
     Files of :class:`PngEncoder` are decoded on the GPU: they tell where each row begins, and depend on each other only within
-    stripes of 64 rows. All others are decoded by Pillow on the CPU, if that is installed, and uploaded.
+    stripes of 32 rows. All others are decoded by Pillow on the CPU, if that is installed, and uploaded.
 
     Once the decoder has seen the sizes that are to come, it makes no more GPU objects.
     """
@@ -168,7 +169,7 @@ class PngDecoder(TextureDecoder):
         self._reserve("stream", len(file.stream))
         self._reserve("row_bits", file.row_bits.nbytes)
         self._reserve("tables", 4 * (_DISTANCES + (1 << 15)))
-        self._reserve("rows", 4 * (file.height * row_words + 4))  # some words are read from beyond
+        self._reserve("rows", 4 * (file.height * row_words + 8))  # some words are read from beyond
         self._reserve("palette", palette.nbytes)
         write: Any = self._device.queue.write_buffer
         write(self._buffers["frame"], 0, frame)

@@ -26,7 +26,7 @@ from .deflate import BlockHead, CorruptBlockError, read_head
 
 __all__ = ["CorruptPngError", "ForeignPngError", "PngError", "PngFile", "index_data", "parse", "png_file"]
 
-STRIPE_ROWS = 64
+STRIPE_ROWS = 32
 """Mirrors shaders/png_rows.wgsl."""
 REACH = 16
 """Bytes."""

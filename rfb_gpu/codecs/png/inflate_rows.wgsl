@@ -2,18 +2,19 @@
 //
 // in:       the zlib stream; the bit where each row begins; what its codes say
 // out:      `rows`
-// dispatch: (stripes), 64 threads
+// dispatch: (stripes), a thread for each row
 // moves:    the stream once, each byte of the rows once, and what matches copy once more
 //
-// Matches may reach into the row above, a little to the right of where they are, so each row goes some steps behind the one above it. What
-// the thread above has written by then, the barrier between steps makes visible. Where matches stay in their row there is one step.
+// Matches may reach into the row above, a little to the right of where they are, so each row goes two steps behind the one above it. What
+// a thread has written lately stands in workgroup memory, for itself and for the thread below: storage takes ten times as long to
+// answer, and all threads of a subgroup wait for the one that asks. Where matches stay in their row there is one step.
 //
 // The bytes come from outside: each turn of the loop fills a byte or more, whatever they say, every access is checked by the host's
 // compiler, and what is no code stands for a zero.
 
 #import png_rows
 
-const WORKGROUP_SIZE = 64u;
+const WORKGROUP_SIZE = STRIPE_ROWS;
 
 // What the tables say about the next bits: bits 0-3 the code's length, 4-6 (of a distance: 4-7) how many bits more follow, 7 whether it
 // is the length of a match, and from 8 on the byte, or what the bits are added to.
@@ -30,11 +31,18 @@ const DISTANCES = 128u;
 
 var<workgroup> fast: array<u32, FAST_SIZE>;
 var<workgroup> distances: array<u32, DISTANCES>;
+// The latest words of each row. A row is up to three steps and some bytes ahead of the one below it.
+const RECENT_WORDS = 64u;
+const RECENT_BYTES = 128u;      // that a match in its own row may reach back
+const REACH = 16u;              // how far to either side one may reach in the row above
+var<workgroup> recent: array<u32, RECENT_WORDS * STRIPE_ROWS>;
 
-// The next bits of the stream, lowest first, how many of the first word are used up, and the number of the word after them.
+// The next bits of the stream, lowest first, how many of the first word are used up; a word asked for ahead of its use, and the number
+// of the one after it.
 var<private> low: u32;
 var<private> high: u32;
 var<private> used: u32;
+var<private> ahead: u32;
 var<private> next_word: u32;
 
 fn stream_word(word: u32) -> u32 {
@@ -54,7 +62,8 @@ fn skip(bits: u32) {
     if (used >= 32u) {
         used -= 32u;
         low = high;
-        high = stream_word(next_word);
+        high = ahead;
+        ahead = stream_word(next_word);
         next_word++;
     }
 }
@@ -82,11 +91,21 @@ fn next_distance() -> u32 {
     return max((entry >> 8u) + take((entry >> 4u) & 15u), 1u);
 }
 
-/// Four bytes from a byte of `rows` on.
-fn four_bytes(at: u32) -> u32 {
-    let word = at >> 2u;
-    let shift = (at & 3u) * 8u;
-    return (rows[word] >> shift) | ((rows[word + 1u] << 1u) << (31u - shift));
+// Where a match's bytes come from. The next ones are always in whole words already, but for those that repeat what is in the word that
+// is being filled.
+const BYTES = 0u;       // the last three words, byte by byte, until what repeats after `distance` bytes repeats after whole words too
+const WORDS = 1u;       // the word before the one that is being filled, or the third before it
+const RECENT = 2u;      // the recent words of the row, or of the one above
+const NOWHERE = 3u;     // what no file of ours asks for: zeros
+
+/// Four bytes of the recent words of a thread's row, from a byte of the row on.
+fn recent_bytes(thread: u32, byte: u32) -> u32 {
+    let word = byte >> 2u;
+    let shift = (byte & 3u) * 8u;
+    let base = thread * RECENT_WORDS;
+    let first = recent[base + word % RECENT_WORDS];
+    let second = recent[base + (word + 1u) % RECENT_WORDS];
+    return (first >> shift) | ((second << 1u) << (31u - shift));
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)
@@ -103,73 +122,100 @@ fn inflate_rows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
     workgroupBarrier();
 
     let row = group.x * STRIPE_ROWS + thread;
-    let stride = frame.row_words * 4u;
-    let start = row * stride + ROW_PADDING;
-    let has_above = thread > 0u;
-    var row_end = 0u;
+    let row_start = row * frame.row_words;
+    let above = select(0u, thread - 1u, thread > 0u);
+    var row_end = 0u;               // these are all bytes from the row's first word on
     if (row < frame.height) {
-        row_end = frame.row_bytes;
+        row_end = ROW_PADDING + frame.row_bytes;
         let bit = row_bits[row];
-        low = stream_word(bit >> 5u);
-        high = stream_word((bit >> 5u) + 1u);
-        next_word = (bit >> 5u) + 2u;
+        let word = bit >> 5u;
+        low = stream_word(word);
+        high = stream_word(word + 1u);
+        ahead = stream_word(word + 2u);
+        next_word = word + 3u;
         used = bit & 31u;
     }
 
-    var at = 0u;            // bytes of the row that are there
-    var pending = 0u;       // those of the word that is being filled
-    var copying = 0u;       // bytes of a match that are not there yet
+    var at = ROW_PADDING;           // bytes that are there
+    var pending = 0u;               // those of the word that is being filled
+    var last = vec3u(0u);           // the words before it, the latest first
+    var copying = 0u;               // bytes of a match that are not there yet
+    var source_kind = BYTES;
     var distance = 1u;
-    // Bytes to copy one by one, until what repeats after fewer than four bytes also repeats after a multiple of that, four or more.
-    var single = 0u;
+    var single = 0u;                // bytes to copy one by one
+    var source_row = thread;
     for (var step = 0u; step < frame.steps; step++) {
         let turn = i32(step) - i32(frame.lag * thread);
-        let limit = min(row_end, u32(max(turn + 1, 0)) * frame.step_bytes);
+        let limit = min(row_end, ROW_PADDING + u32(max(turn + 1, 0)) * frame.step_bytes);
         while (at < limit) {
-            let byte = start + at;
-            let shift = (byte & 3u) * 8u;
+            let shift = (at & 3u) * 8u;
+            let word = at >> 2u;
             var bits = 0u;
             var count = 1u;
             if (copying == 0u) {
                 let entry = next_literal();
-                if ((entry & IS_MATCH) == 0u) {
-                    bits = entry >> 8u;
-                } else {
-                    copying = (entry >> 8u) + take((entry >> 4u) & 7u);
+                bits = entry >> 8u;
+                if ((entry & IS_MATCH) != 0u) {
+                    copying = bits + take((entry >> 4u) & 7u);
                     distance = next_distance();
-                    single = select(select(0u, 2u, distance == 2u), 3u, (distance & 1u) == 1u && distance < 4u);
+                    bits = 0u;
                     count = 0u;
-                }
-            } else {
-                var source = byte - distance;
-                var is_there = distance <= at;
-                if (!is_there) {
-                    // It ends as far from the row's end as it would begin before the row.
-                    source = start - stride + frame.row_bytes + at - distance;
-                    is_there = has_above && distance <= at + frame.row_bytes;
-                }
-                if (single == 0u) {
-                    count = min(min(4u - (byte & 3u), copying), row_end - at);
-                    bits = four_bytes(source) & (0xffffffffu >> (32u - 8u * count));
+                    source_kind = NOWHERE;
+                    if (distance <= min(at - ROW_PADDING, RECENT_BYTES)) {
+                        source_kind = RECENT;
+                        source_row = thread;
+                        // 1 and 2 repeat after 4 bytes, 3 and 6 after 12.
+                        if (distance <= 3u || distance == 6u) {
+                            source_kind = BYTES;
+                            single = select(12u, 4u, distance < 3u) - distance;
+                        } else if (distance == 4u || distance == 12u) {
+                            source_kind = WORDS;
+                        }
+                    } else if (thread > 0u && distance <= frame.row_bytes + REACH && distance + REACH >= frame.row_bytes) {
+                        // To the left of what is to be filled, or to the right where it wraps around.
+                        source_kind = RECENT;
+                        source_row = above;
+                        distance -= frame.row_bytes;
+                    }
                 } else {
-                    // It may lie in the word that is being filled.
-                    let word = select(rows[source >> 2u], pending, (source >> 2u) == (byte >> 2u));
-                    bits = (word >> ((source & 3u) * 8u)) & 0xffu;
-                    single--;
-                    if (single == 0u) {
-                        distance = select(4u, 6u, distance == 3u);
+                    // Often another one follows, which saves all threads a turn.
+                    let next = fast[peek() & (FAST_SIZE - 1u)];
+                    if (next != 0u && (next & IS_MATCH) == 0u && (at & 3u) < 3u && at + 1u < row_end) {
+                        skip(next & 15u);
+                        bits |= (next >> 8u) << 8u;
+                        count = 2u;
                     }
                 }
-                bits = select(0u, bits, is_there);
+            } else {
+                count = min(min(4u - (at & 3u), copying), row_end - at);
+                if (source_kind == WORDS) {
+                    bits = select(last.x, last.z, distance == 12u) >> shift;
+                } else if (source_kind == RECENT) {
+                    bits = recent_bytes(source_row, at - distance);
+                } else if (source_kind == BYTES) {
+                    count = 1u;
+                    let there = at - distance;
+                    let back = word - (there >> 2u);
+                    let bytes = select(select(last.y, last.x, back == 1u), pending, back == 0u);
+                    bits = bytes >> ((there & 3u) * 8u);
+                    single--;
+                    if (single == 0u) {
+                        source_kind = WORDS;
+                        distance = select(12u, 4u, distance < 3u);
+                    }
+                }
+                bits &= 0xffffffffu >> (32u - 8u * count);
                 copying -= count;
             }
             pending |= bits << shift;
             at += count;
-            if (((start + at) ^ byte) >= 4u || at == row_end) {
-                rows[byte >> 2u] = pending;
+            if (at >> 2u != word || at == row_end) {
+                rows[row_start + word] = pending;
+                recent[thread * RECENT_WORDS + word % RECENT_WORDS] = pending;
+                last = vec3u(pending, last.xy);
                 pending = 0u;
             }
         }
-        storageBarrier();
+        workgroupBarrier();
     }
 }

@@ -2,7 +2,7 @@
 //
 // in:       `rows`; `palette`
 // out:      `picture`
-// dispatch: (stripes), 64 threads
+// dispatch: (stripes), a thread for each row
 // moves:    each byte once, each texel once
 //
 // A pixel needs the one to its left and two of the row above. So each row goes a step behind the one above it, four pixels a step, and
@@ -11,7 +11,7 @@
 #import png_rows
 #import png_pixels
 
-const WORKGROUP_SIZE = 64u;
+const WORKGROUP_SIZE = STRIPE_ROWS;
 const SUB = 1u;
 const UP = 2u;
 const AVERAGE = 3u;
@@ -23,7 +23,7 @@ const PAETH = 4u;
 @group(0) @binding(3) var picture: texture_storage_2d<rgba8unorm, write>;
 
 // Four pixels of each row, from this step and from the one before.
-var<workgroup> made: array<vec4u, 128>;
+var<workgroup> made: array<vec4u, 2 * STRIPE_ROWS>;
 
 fn unpacked(pixel: u32) -> vec4i {
     return vec4i((vec4u(pixel) >> vec4u(0u, 8u, 16u, 24u)) & vec4u(0xffu));
@@ -34,15 +34,26 @@ fn packed(pixel: vec4i) -> u32 {
     return bytes.x | (bytes.y << 8u) | (bytes.z << 16u) | (bytes.w << 24u);
 }
 
-/// Pixel k of the four that begin at a word.
-fn residual(at: u32, k: u32) -> u32 {
+/// The bytes of four pixels.
+fn four_pixels(at: u32) -> vec4u {
     if (CHANNELS == 4u) {
-        return rows[at + k];
+        return vec4u(rows[at], rows[at + 1u], rows[at + 2u], rows[at + 3u]);
     }
     if (CHANNELS == 3u) {
-        return colour_of(vec3u(rows[at], rows[at + 1u], rows[at + 2u]), k);
+        return vec4u(rows[at], rows[at + 1u], rows[at + 2u], 0u);
     }
-    return (rows[at] >> (8u * k)) & 0xffu;
+    return vec4u(rows[at], 0u, 0u, 0u);
+}
+
+/// Pixel k of them.
+fn residual(words: vec4u, k: u32) -> u32 {
+    if (CHANNELS == 4u) {
+        return words[k];
+    }
+    if (CHANNELS == 3u) {
+        return colour_of(words.xyz, k);
+    }
+    return (words.x >> (8u * k)) & 0xffu;
 }
 
 fn texel(pixel: vec4i) -> vec4f {
@@ -68,6 +79,8 @@ fn unfilter_rows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_
     }
     var left = vec4i(0);
     var corner = vec4i(0);
+    // Asked for a step ahead of their use. Behind the last row is room for what is read too much.
+    var ahead = four_pixels(base + 1u);
     for (var step = 0u; step < quads + STRIPE_ROWS - 1u; step++) {
         let quad = step - thread;           // beyond all others where it is negative
         let half = (step & 1u) * STRIPE_ROWS;
@@ -77,7 +90,8 @@ fn unfilter_rows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_
                 above = made[(STRIPE_ROWS - half) + thread - 1u];
             }
             var here = vec4u(0u);
-            let at = base + 1u + quad * CHANNELS;
+            let words = ahead;
+            ahead = four_pixels(base + 1u + (quad + 1u) * CHANNELS);
 #unroll k 0..4
             {
                 let up = unpacked(above[$k]);
@@ -89,7 +103,7 @@ fn unfilter_rows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_
                     case PAETH: { prediction = paeth(left, up, corner); }
                     default: {}
                 }
-                left = (unpacked(residual(at, $k)) + prediction) & vec4i(0xff);
+                left = (unpacked(residual(words, $k)) + prediction) & vec4i(0xff);
                 corner = up;
                 here[$k] = packed(left);
                 let x = quad * 4u + $k;

@@ -24,7 +24,7 @@ struct Frame {
 const ROW_PADDING = 3u;
 
 // The first row of a stripe takes nothing from the rows above, so that a decoder can begin there.
-const STRIPE_ROWS = 64u;
+const STRIPE_ROWS = 32u;
 
 // A chunk, which a thread codes, is so many bytes of a row: twice the longest match. The row's last chunk may be short.
 const CHUNK_BYTES = 516u;

@@ -20,4 +20,4 @@ struct Frame {
 const ROW_PADDING = 3u;
 
 // Neither filters nor matches of a stripe's first row reach above.
-const STRIPE_ROWS = 64u;
+const STRIPE_ROWS = 32u;
