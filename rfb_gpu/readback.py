@@ -45,13 +45,14 @@ class GPUFuture(Generic[T]):
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[GPUFuture[T]], object]] = []
         self._waiting_for: Wait = None  # None: not begun
+        self._waits = 0  # so far
         self.busy_seconds = 0.0
         """Spent on the thread that made it, in all steps so far; waiting and callbacks do not count."""
         call_soon = detect_current_call_soon_threadsafe()
         self._follows_loop = call_soon is not None
         if call_soon is not None:
             # Not at once: whoever made the GPU work wants to go on, and asking for a map takes as long as submitting the work.
-            call_soon(self._advance, None)
+            call_soon(self._advance, 0)
 
     def done(self) -> bool:
         """Whether a result or an error is there."""
@@ -67,7 +68,7 @@ class GPUFuture(Generic[T]):
             waiting_for = self._waiting_for
             if waiting_for is not None:
                 _block(waiting_for, timeout)
-            self._advance(waiting_for)
+            self._advance(self._waits)
         if self._error is not None:
             raise self._error
         return self._value
@@ -91,15 +92,15 @@ class GPUFuture(Generic[T]):
                 yield from arrived.wait().__await__()
             else:
                 # Made before there was a loop: nobody will call us, so a thread waits in our place.
-                waiting_for = self._waiting_for
+                waiting_for, number = self._waiting_for, self._waits
                 if waiting_for is not None:
                     yield from asyncio.get_running_loop().run_in_executor(None, _block, waiting_for, None)
-                self._advance(waiting_for)
+                self._advance(number)
         return self.result()
 
-    def _advance(self, waited_for: Wait) -> None:
-        """Runs the generator up to its next wait. Ignored when that wait has been dealt with already."""
-        if self.done() or waited_for is not self._waiting_for:
+    def _advance(self, number: int) -> None:
+        """Runs the generator up to its next wait. Ignored when the wait of this number has been dealt with already."""
+        if self.done() or number != self._waits:
             return
         began = time.perf_counter()
         try:
@@ -109,7 +110,8 @@ class GPUFuture(Generic[T]):
         except BaseException as error:
             self._error = error
         else:
-            self._attach(self._waiting_for)
+            self._waits += 1
+            self._attach(self._waiting_for, self._waits)
             return
         finally:
             self.busy_seconds += time.perf_counter() - began
@@ -125,19 +127,21 @@ class GPUFuture(Generic[T]):
         except Exception:
             logger.exception("a callback of a frame's future failed")
 
-    def _attach(self, waiting_for: Wait) -> None:
+    def _attach(self, waiting_for: Wait, number: int) -> None:
         call_soon = detect_current_call_soon_threadsafe()
         self._follows_loop = call_soon is not None
         if call_soon is None:
             return
+        # By number, and not by the wait itself: that would refer to itself, and the frame would live until the garbage collector
+        # comes, with its memory.
         if isinstance(waiting_for, ThreadFuture):
-            waiting_for.add_done_callback(lambda f: call_soon(self._advance, f))
+            waiting_for.add_done_callback(lambda _: call_soon(self._advance, number))
         else:
-            waiting_for.then(
-                lambda _: self._advance(waiting_for),
-                lambda _: self._advance(waiting_for),
-                title="rfb_gpu readback",
-            )
+            waiting_for.then(lambda _: self._advance(number), title="rfb_gpu readback")
+            on_error = waiting_for.catch(lambda _: self._advance(number))
+            # wgpu 0.32 keeps each promise that it has not settled, and so for ever those for an error that never comes, each with
+            # the whole frame. While there may be an error, the promise that is waited for keeps this one.
+            getattr(type(on_error), "_UNRESOLVED", set()).discard(on_error)
 
 
 def _block(waiting_for: Wait, timeout: float | None) -> None:

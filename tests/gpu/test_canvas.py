@@ -21,7 +21,7 @@ from PIL import Image
 from rendercanvas.base import BaseRenderCanvas
 
 import rfb_gpu
-from rfb_gpu import JpegEncoder, PngEncoder
+from rfb_gpu import EncodedFrame, JpegEncoder, PngEncoder
 from rfb_gpu.canvas import RenderCanvas
 from rfb_gpu.codecs import CpuEncoder, cpu
 from tests.gpu.helpers import psnr
@@ -218,6 +218,26 @@ def test_a_frame_arrives_and_then_the_same_without_loss(run, encoder):
         assert len(page.frames) == 2, "an idle canvas sends nothing"
 
     run(test, encoder=encoder)
+
+
+@pytest.mark.parametrize("encoder", ["gpu", "cpu"])
+@pytest.mark.parametrize("codec", ["jpeg", "png"])
+def test_frames_live_only_as_long_as_they_are_needed(run, encoder, codec):
+    """Not until the garbage collector comes, and not for ever: a 4K canvas makes a gigabyte in ten seconds."""
+
+    async def test(canvas):
+        Scene(canvas)
+        page = Page(canvas)
+        page.open()
+        await page.wait_frames(40)
+        alive = [each for each in gc.get_objects() if isinstance(each, EncodedFrame)]
+        assert len(alive) <= 6, "the last one, and those under way"
+
+    gc.disable()
+    try:
+        run(test, encoder=encoder, codec=codec, update_mode="continuous", max_fps=200)
+    finally:
+        gc.enable()
 
 
 def test_the_cpu_encodes_where_the_adapter_is_a_cpu(run):

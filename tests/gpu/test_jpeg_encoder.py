@@ -4,6 +4,7 @@ import asyncio
 import gc
 import io
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from rfb_gpu.codecs import CpuEncoder, native
 from rfb_gpu.codecs.jpeg import encoder as encoder_module
 from rfb_gpu.codecs.jpeg.bitstream import SUBSAMPLINGS, Layout
 from rfb_gpu.codecs.jpeg.huffman import AdaptiveHuffman
+from rfb_gpu.readback import GPUFuture
 from tests.gpu.helpers import PICTURES, picture, psnr, texture_of
 
 
@@ -483,6 +485,43 @@ def test_levels_of_8_bits_are_enough_wherever_they_are_used(device):
     assert quality >= 80
     frame = encode(device, image, quality)
     assert_as_good_as_libjpeg(image, frame)
+
+
+def test_a_frame_is_freed_when_the_next_one_comes_at_the_latest(device):
+    async def main():
+        encoder = JpegEncoder(device)
+        texture = texture_of(device, picture("gradient", 64, 64))
+        frames = []
+        for _ in range(5):
+            frame = await encoder.encode(texture)
+            frames.append(weakref.ref(frame))
+            del frame
+        await asyncio.sleep(0.05)
+        encoder.close()
+        return [frame() for frame in frames[:-1]]  # wgpu has the last promise in hand
+
+    gc.disable()
+    try:
+        assert asyncio.run(main()) == [None] * 4
+    finally:
+        gc.enable()
+
+
+def test_a_map_that_fails_is_told_to_who_waits(device):
+    def steps():
+        buffer = device.create_buffer(size=16, usage=wgpu.BufferUsage.MAP_READ | wgpu.BufferUsage.COPY_DST)
+        promise = buffer.map_async("READ_NOSYNC", 0, 16)
+        buffer.destroy()
+        yield promise
+        promise.sync_wait()
+
+    async def main():
+        future, told = GPUFuture(steps()), asyncio.Event()
+        future.add_done_callback(lambda _: told.set())
+        await asyncio.wait_for(told.wait(), 10)
+        return future.exception()
+
+    assert asyncio.run(main()) is not None
 
 
 def test_textures_that_cannot_be_encoded_say_why(device):
