@@ -130,6 +130,9 @@ class EncodingContext(WgpuContextToBitmap):
             self._drop_texture()
             self._close_encoders()
             self._encoder, self.encoder_reason = choose(config["device"], self._preference)
+            lossless = self._lossless_encoder(config["device"])
+            if isinstance(lossless, PngEncoder):
+                lossless.prepare(config["format"])
 
     def _unconfigure(self) -> None:
         super()._unconfigure()

@@ -265,6 +265,25 @@ def test_on_a_loop(device):
     assert 0 < frame.timings["submit"] < frame.timings["ready"]
 
 
+@pytest.mark.parametrize("format", ["rgba8unorm", "bgra8unorm-srgb"])
+def test_prepared_it_compiles_nothing_more(device, format):
+    fresh = device.adapter.request_device_sync()
+    encoder = PngEncoder(fresh)
+    encoder.prepare(format)
+    encoder._thread.submit(lambda: None).result()
+    before = wgpu.diagnostics.object_counts.get_dict()["ComputePipeline"]["count"]
+    encoder.encode(texture_of(fresh, of_colours(7), format)).result()
+    assert wgpu.diagnostics.object_counts.get_dict()["ComputePipeline"]["count"] == before
+    encoder.close()
+
+
+def test_closed_while_it_is_being_prepared(device):
+    for _ in range(5):
+        encoder = PngEncoder(device.adapter.request_device_sync())
+        encoder.prepare("rgba8unorm")
+        encoder.close()
+
+
 def test_steady_state_makes_no_gpu_objects(device):
     encoder = PngEncoder(device)
     textures = [texture_of(device, picture(kind, 200, 100)) for kind in ("gradient", "text")]

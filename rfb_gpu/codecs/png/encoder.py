@@ -7,6 +7,7 @@ knows nothing of canvases.
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from collections.abc import Generator
@@ -83,13 +84,15 @@ class _Stages(Stages):
     def __init__(self, device: wgpu.GPUDevice) -> None:
         super().__init__(device)
         self._compiled: dict[tuple[str, int, bool], wgpu.GPUComputePipeline] = {}
+        self._lock = threading.Lock()
 
     def compiled(self, stage: str, channels: int, is_linear: bool = False) -> wgpu.GPUComputePipeline:
         variant = stage, channels, is_linear
-        if variant not in self._compiled:
-            constants = {"CHANNELS": channels, "LINEAR_SOURCE": is_linear}
-            self._compiled[variant] = self.compile(stage, constants)
-        return self._compiled[variant]
+        with self._lock:
+            if variant not in self._compiled:
+                constants = {"CHANNELS": channels, "LINEAR_SOURCE": is_linear}
+                self._compiled[variant] = self.compile(stage, constants)
+            return self._compiled[variant]
 
 
 class _Rows:
@@ -288,6 +291,18 @@ class PngEncoder(TextureEncoder):
         self._channels = CHANNELS[channels]
         self._slots: list[_Slot] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rfb_gpu PNG")
+
+    def prepare(self, source_format: str) -> None:
+        """Compiles the stages for textures of this format in a thread, which takes some 0.3 s, so that the first frame does not."""
+        is_linear = source_format.endswith("-srgb")
+
+        def compile_all() -> None:
+            for stage in _Stages.BINDINGS:
+                if self._closed:
+                    return
+                self._stages.compiled(stage, self._channels, is_linear and stage == "filter_rows")
+
+        self._thread.submit(compile_all)
 
     def _encode(
         self, source: wgpu.GPUTexture | wgpu.GPUTextureView, is_linear: bool, part: Part, began: float
