@@ -40,7 +40,16 @@ from .codecs.jpeg.bitstream import SUBSAMPLINGS
 from .codecs.jpeg.tables import check_quality
 from .context import ArrayContext, EncodingContext
 from .diagnostics import BUNDLE, STYLE, NoAdapterError, find_adapter, find_bundle
-from .flow import PROTOCOL_VERSION, Inbox, ProtocolError, QualityPolicy, Settings, Views, parse_message
+from .flow import (
+    PROTOCOL_VERSION,
+    CodecChoice,
+    Inbox,
+    ProtocolError,
+    QualityPolicy,
+    Settings,
+    Views,
+    parse_message,
+)
 from .flow.protocol import (
     Ack,
     Bye,
@@ -128,8 +137,9 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
     Arguments (besides those of ``BaseRenderCanvas``: size, title, update_mode, min_fps, max_fps, vsync, present_method):
         quality: of JPEG frames, 1 to 100: ``(least, best)``, within which it follows what the link carries; or one number.
-        codec: ``"auto"``: JPEG, and PNG at rest, but for ``quality=100`` always PNG; ``"jpeg"``: JPEG at any quality, and PNG
-            at rest; ``"png"``: always PNG, every frame without loss. Quality and subsampling are those of JPEG.
+        codec: ``"auto"``: JPEG, and PNG at rest; while the link is slow also in motion, where the GPU makes PNGs and these are
+            smaller, as of many plots; for ``quality=100`` always PNG. ``"jpeg"``: JPEG at any quality, and PNG at rest;
+            ``"png"``: always PNG, every frame without loss. Quality and subsampling are those of JPEG.
         subsampling: ``"444"``, or ``"422"`` or ``"420"`` for fewer bytes and softer colours, or ``"gray"``. On a thin link, a
             range of qualities also lets it fall to ``"420"`` and the picture to half or a quarter of its size; one number does not.
         latency_budget: seconds that a frame may take beyond the link's delay; quality and rate give way for it. None: neither
@@ -239,6 +249,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._rfb_policy = policy
         self._rfb_encoder_preference = encoder
         self._rfb_is_lossless = is_lossless
+        self._rfb_codec_choice = CodecChoice(latency_budget) if codec == "auto" and not is_lossless else None
         self._rfb_lossless_delay = lossless_delay
 
         # Where output of ours belongs: the cell that made the canvas. Callbacks start from other cells' messages.
@@ -586,11 +597,14 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         return self._rfb_views.may_send(now, self._rfb_encoding, coming_bytes)
 
     def _rfb_choose_encoding(self, now: float) -> None:
-        last = self._rfb_last_lossy
-        if last is not None:
-            self._rfb_policy.choose(now, self._rfb_views.rate, len(last), _settings_of(last))
-        if isinstance(self._canvas_context, EncodingContext):
-            self._canvas_context.encoding = self._rfb_policy.settings
+        last, rate = self._rfb_last_lossy, self._rfb_views.rate
+        if last is not None and last.codec == "jpeg":
+            self._rfb_policy.choose(now, rate, len(last), _settings_of(last))
+        context, choice = self._canvas_context, self._rfb_codec_choice
+        if isinstance(context, EncodingContext):
+            context.encoding = self._rfb_policy.settings
+            if choice is not None:
+                context.lossless = context.is_quickly_lossless and choice.choose(rate)
 
     def _rfb_encoder_ready(self) -> bool:
         context = self._canvas_context
@@ -642,6 +656,8 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                 self._rfb_set_badge("encode", "")
                 frame, last = future.result(), self._rfb_last_lossy
                 self._rfb_last_lossy = frame
+                if self._rfb_codec_choice is not None and frame.codec == "png":
+                    self._rfb_codec_choice.sent(len(frame))
                 self._rfb_meter.encoded(began, frame.timings["ready"])
                 # The same file is the same picture, and pages have it. Different ones differ within their first bytes, so this
                 # costs something only where it saves more.
@@ -678,8 +694,12 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._rfb_sharpen_if_wanted()
 
     def _rfb_sharpen_if_wanted(self) -> None:
-        if self._rfb_lossless_delay is not None and not self._rfb_is_lossless:
+        if self._rfb_lossless_delay is not None and self._rfb_can_be_sharper():
             self._rfb_sharpen_after(self._rfb_lossless_delay)
+
+    def _rfb_can_be_sharper(self) -> bool:
+        last = self._rfb_last_lossy
+        return not self._rfb_is_lossless and (last is None or last.codec == "jpeg")
 
     def _rfb_sharpen_after(self, seconds: float) -> None:
         self._rfb_sharpen_when = time.perf_counter() + seconds
@@ -694,7 +714,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
     def _rfb_sharpen(self) -> None:
         """Encodes the last frame once more, without loss, and sends it if nothing has changed meanwhile."""
-        if self._is_closed or self._rfb_sharpening:
+        if self._is_closed or self._rfb_sharpening or not self._rfb_can_be_sharper():
             return  # an encoding under way comes back here when it is through
         if self._rfb_draw_requested and not self._rfb_has_room(time.perf_counter()):
             # Not at rest: only the link is slow.
@@ -714,7 +734,10 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             if error is not None:
                 self._rfb_sharpening_failed(error)
             elif change == self._rfb_changes:
-                self._rfb_pending_final = future.result()
+                self._rfb_pending_final = final = future.result()
+                if self._rfb_codec_choice is not None and (last := self._rfb_last_lossy) is not None:
+                    best = self._rfb_policy.best
+                    self._rfb_codec_choice.compared(len(final), len(last), _settings_of(last), best)
                 self._rfb_refine(change)
                 self._rfb_flush()
             elif self._rfb_lossless_delay is not None:
@@ -882,7 +905,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             width=width,
             height=height,
             fit=fit,
-            final=final or self._rfb_is_lossless,
+            final=final or (frame.codec == "png" and part is None),
             quality=frame.quality,
             subsampling=frame.subsampling,
             scale=frame.scale,

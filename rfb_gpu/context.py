@@ -47,7 +47,9 @@ class EncodingContext(WgpuContextToBitmap):
         self.encoding = Settings(*present_info["encoding"])
         """How the next frames are encoded."""
         self._encoder: Encoder | None = None
-        self._is_lossless: bool = present_info["lossless"]  # all frames are
+        self.lossless: bool = present_info["lossless"]
+        """The next frames are encoded without loss."""
+        self._is_lossless = self.lossless  # all are
         self._lossless: CpuEncoder | PngEncoder | None = None
         self._lossless_on_cpu = False  # after it failed on the GPU
         self.encoder_reason = "no device configured yet"
@@ -55,7 +57,7 @@ class EncodingContext(WgpuContextToBitmap):
     @property
     def encoder(self) -> Encoder | PngEncoder | None:
         """The encoder in use; None until the context is configured with a device."""
-        if self._is_lossless and self.device is not None:
+        if self.lossless and self.device is not None:
             return self._lossless_encoder(self.device)
         return self._encoder
 
@@ -67,12 +69,17 @@ class EncodingContext(WgpuContextToBitmap):
     @property
     def ready(self) -> bool:
         """Whether a frame could be encoded now without waiting."""
-        encoder = self._lossless if self._is_lossless else self._encoder
+        encoder = self._lossless if self.lossless else self._encoder
         return encoder is None or encoder.ready
+
+    @property
+    def is_quickly_lossless(self) -> bool:
+        """Whether the GPU encodes without loss, which is quick enough for pictures that move."""
+        return isinstance(self._lossless, PngEncoder)
 
     def fall_back(self, error: BaseException) -> bool:
         """Goes on with the encoder on the CPU after the one on the GPU failed; False if there is none to go on with."""
-        if self._is_lossless:
+        if self.lossless:
             return self.lossless_fall_back(error)
         if self.device is None or self._encoder is None or isinstance(self._encoder, CpuEncoder):
             return False
@@ -158,7 +165,7 @@ class EncodingContext(WgpuContextToBitmap):
         if self._texture is None or self._encoder is None:
             return {"method": "skip"}
         try:
-            if self._is_lossless:
+            if self.lossless:
                 lossless = self.encode_lossless()
                 assert lossless is not None
                 future = lossless

@@ -5,12 +5,14 @@ callers pass in.
 """
 
 from .acks import Views
+from .codec import CodecChoice
 from .inbox import Inbox
 from .protocol import PROTOCOL_VERSION, ProtocolError, parse_message
 from .quality import QualityPolicy, Settings
 
 __all__ = [
     "PROTOCOL_VERSION",
+    "CodecChoice",
     "Inbox",
     "ProtocolError",
     "QualityPolicy",

@@ -678,6 +678,59 @@ def test_input_does_not_wait_for_more_than_a_stripe(run):
     run(test, quality=30)
 
 
+def bars(scene):
+    """A plot: flat colours and edges, of which a PNG is smaller than a JPEG."""
+    scene.scene.clear()
+    scene.scene.add(gfx.Background.from_color("#fff"))
+    for i in range(40):
+        bar = gfx.Mesh(
+            gfx.plane_geometry(4, 20 + 7 * i % 90), gfx.MeshBasicMaterial(color=(0.1, 0.2, 0.5 + i / 99))
+        )
+        bar.local.x = 10 * i - 200
+        scene.scene.add(bar)
+    scene.camera = gfx.OrthographicCamera(400, 300)
+    scene.cube = gfx.Group()
+
+    def draw():
+        scene.draws += 1
+        scene.camera.local.x = 0.0 if scene.still else scene.draws % 50
+        scene.renderer.render(scene.scene, scene.camera)
+
+    return draw
+
+
+@pytest.mark.parametrize("codec, link", [("auto", THIN), ("jpeg", THIN), ("auto", 400 * THIN)])
+def test_plots_move_without_loss_where_the_link_is_slow(run, codec, link):
+    async def test(canvas):
+        scene = Scene(canvas)
+        scene.still = True
+        canvas.request_draw(bars(scene))
+        page = Page(canvas, link=(link, 0.01))
+        page.open(400, 300)
+        await page.wait_final()
+        jpeg, png = page.frames[0], page.frames[-1]
+        assert len(png[1]) < 0.8 * len(jpeg[1])
+        scene.still = False
+        seen = len(page.frames)
+        canvas.set_update_mode("continuous")
+        await page.wait_frames(seen + 12)
+        canvas.set_update_mode("manual")
+        codecs = {message["codec"] for message, _ in page.frames[seen + 4 : seen + 12]}
+        if codec == "auto" and link == THIN:
+            assert codecs == {"png"}
+            await asyncio.sleep(0.6)
+            count = len(page.frames)
+            await asyncio.sleep(0.6)
+            assert len(page.frames) == count, "it is sharp already"
+            assert page.frames[-1][0]["final"]
+            np.testing.assert_array_equal(picture(page.frames[-1]), texture_pixels(canvas))
+        else:
+            assert codecs == {"jpeg"}
+            await page.wait_final()
+
+    run(test, codec=codec, encoder="gpu")
+
+
 @pytest.mark.parametrize("what", ["refused", "another page"])
 def test_stripes_begin_again(run, what):
     async def test(canvas):
