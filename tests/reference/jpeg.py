@@ -98,7 +98,7 @@ def _bits(value: int, count: int) -> str:
 def _level_code(table: HuffmanTable, run: int, level: int) -> str:
     size = abs(level).bit_length()
     extra = level if level > 0 else level + (1 << size) - 1
-    code, length = table.codes()[run << 4 | size]
+    code, length = table.codes[run << 4 | size]
     return _bits(code, length) + _bits(extra, size)
 
 
@@ -115,11 +115,11 @@ def encode_segment(levels: np.ndarray, dc_before: list[int], layout: Layout) -> 
             last = 0
             for position in np.flatnonzero(zigzag[1:]) + 1:
                 run = int(position) - last - 1
-                code += [_bits(*ac.codes()[0xF0])] * (run // 16)
+                code += [_bits(*ac.codes[0xF0])] * (run // 16)
                 code.append(_level_code(ac, run % 16, int(zigzag[position])))
                 last = int(position)
             if last < 63:
-                code.append(_bits(*ac.codes()[0x00]))
+                code.append(_bits(*ac.codes[0x00]))
     return "".join(code)
 
 
@@ -195,7 +195,7 @@ class Reader:
         self.at = 0
 
     def symbol(self, table: HuffmanTable) -> int:
-        symbols = {code: symbol for symbol, code in table.codes().items()}
+        symbols = {code: symbol for symbol, code in table.codes.items()}
         for length in range(1, 17):
             found = symbols.get((int(self.bits[self.at : self.at + length], 2), length))
             if found is not None:

@@ -1,6 +1,8 @@
 """Huffman tables that follow the content: right, within their limits, and as short as can be."""
 
+import gc
 import heapq
+import weakref
 
 import numpy as np
 import pytest
@@ -23,6 +25,16 @@ def huffman_cost(counts):
         cost += (both := heapq.heappop(heap) + heapq.heappop(heap))
         heapq.heappush(heap, both)
     return cost
+
+
+def test_a_table_is_freed_with_what_was_derived_from_it():
+    """A canvas gets new ones with every other picture."""
+    table = fitted_table("ac_luma", np.arange(256))
+    assert len(table.codes) == 162
+    reference = weakref.ref(table)
+    del table
+    gc.collect()
+    assert reference() is None
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=2, max_size=60))
@@ -57,7 +69,7 @@ def test_every_symbol_has_a_code_that_is_not_too_long(name, seed, spread):
     assert np.all(lengths <= np.minimum(standard + 2, 16))
     # Prefix-free with room to spare: T.81 reserves the code of ones only.
     assert np.sum(2.0 ** -lengths[lengths > 0]) < 1
-    texts = sorted(f"{code:0{length}b}" for code, length in table.codes().values())
+    texts = sorted(f"{code:0{length}b}" for code, length in table.codes.values())
     assert all("0" in text for text in texts)
     assert len(set(texts)) == np.count_nonzero(lengths)
 

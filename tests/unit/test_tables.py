@@ -41,7 +41,7 @@ def test_zigzag_visits_every_coefficient_once_in_the_standards_order():
 
 @pytest.mark.parametrize("name", STANDARD_HUFFMAN)
 def test_huffman_tables_are_prefix_free_and_complete(name):
-    codes = STANDARD_HUFFMAN[name].codes()
+    codes = STANDARD_HUFFMAN[name].codes
     pairs = {run << 4 | size for run in range(16) for size in range(1, 11)}
     expected = set(range(12)) if name.startswith("dc") else {0x00, 0xF0} | pairs
     assert set(codes) == expected
@@ -51,11 +51,11 @@ def test_huffman_tables_are_prefix_free_and_complete(name):
 
 
 def test_huffman_codes_are_the_ones_of_annex_k():
-    assert STANDARD_HUFFMAN["ac_luma"].codes()[0x00] == (0b1010, 4)
-    assert STANDARD_HUFFMAN["ac_luma"].codes()[0xF0] == (0b11111111001, 11)
-    assert STANDARD_HUFFMAN["ac_luma"].codes()[0xFA] == (0b1111111111111110, 16)
-    assert STANDARD_HUFFMAN["ac_chroma"].codes()[0xF0] == (0b1111111010, 10)
-    assert STANDARD_HUFFMAN["dc_luma"].codes()[11] == (0b111111110, 9)
+    assert STANDARD_HUFFMAN["ac_luma"].codes[0x00] == (0b1010, 4)
+    assert STANDARD_HUFFMAN["ac_luma"].codes[0xF0] == (0b11111111001, 11)
+    assert STANDARD_HUFFMAN["ac_luma"].codes[0xFA] == (0b1111111111111110, 16)
+    assert STANDARD_HUFFMAN["ac_chroma"].codes[0xF0] == (0b1111111010, 10)
+    assert STANDARD_HUFFMAN["dc_luma"].codes[11] == (0b111111110, 9)
 
 
 def test_aan_scale_is_what_the_fast_transform_leaves():
@@ -71,7 +71,7 @@ def test_no_block_is_longer_than_the_worst_case(quality, chroma):
     """Blocks of random samples at full contrast, and blocks made to cost much, stay below the bound."""
     rng = np.random.default_rng(quality)
     table = quantisation_tables(quality)[int(chroma)].astype(float)
-    ac = STANDARD_HUFFMAN["ac_chroma" if chroma else "ac_luma"].codes()
+    ac = STANDARD_HUFFMAN["ac_chroma" if chroma else "ac_luma"].codes
     bound = worst_case_block_bits(quantisation_tables(quality)[int(chroma)].tobytes(), chroma)
 
     def bits(levels):

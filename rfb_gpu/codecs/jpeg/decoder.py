@@ -93,7 +93,7 @@ def decoding_tables(tables: tuple[HuffmanTable, ...]) -> _DecodingTables:
         long_codes.append((end - (len(short) << (16 - _FAST_BITS))) % 2**32)
         parts.append(long)
         end += len(long)
-        end_code, end_length = tables[i | 1].codes().get(0, (0, 0)) if i | 1 < len(tables) else (0, 0)
+        end_code, end_length = tables[i | 1].codes.get(0, (0, 0)) if i | 1 < len(tables) else (0, 0)
         if i % 2 == 0:
             end_lengths.append(end_length)
         if end_length:

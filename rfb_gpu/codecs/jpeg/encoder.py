@@ -73,7 +73,7 @@ def _align(size: float, to: int = _ALIGNMENT) -> int:
     return -(-int(size) // to) * to
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=16)
 def _encoding_tables(quantisers: bytes, huffman: tuple[HuffmanTable, ...]) -> bytes:
     """The storage buffer ``Tables`` of encode_span.wgsl."""
     scale = np.outer(AAN_SCALE, AAN_SCALE).ravel() * 8
@@ -81,7 +81,7 @@ def _encoding_tables(quantisers: bytes, huffman: tuple[HuffmanTable, ...]) -> by
     reciprocal = (1 / (steps * scale)).astype(np.float32)
     codes = np.zeros(_RESULT_HISTOGRAM.stop - _RESULT_HISTOGRAM.start, np.uint32)
     for table, (name, part) in zip(huffman, HISTOGRAM_PARTS.items(), strict=True):
-        for symbol, (code, length) in table.codes().items():
+        for symbol, (code, length) in table.codes.items():
             extra_bits = symbol & 15 if name.startswith("ac") else symbol
             codes[part.start + symbol] = (code << extra_bits) << 5 | (length + extra_bits)
     return reciprocal.tobytes() + codes.tobytes()

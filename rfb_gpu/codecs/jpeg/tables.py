@@ -8,7 +8,7 @@ Arai, Agui and Nakajima (1988).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -97,7 +97,7 @@ class HuffmanTable:
     """Number of codes of 1 to 16 bits."""
     symbols: bytes
 
-    @cache  # noqa: B019 - tables are few and small
+    @cached_property
     def codes(self) -> dict[int, tuple[int, int]]:
         """Symbol -> (code, length in bits), by the canonical assignment of T.81 Annex C."""
         codes: dict[int, tuple[int, int]] = {}
@@ -152,7 +152,7 @@ def _limits(name: str) -> dict[int, int]:
     """The longest code that a symbol may have, by symbol."""
     return {
         symbol: min(length + _LONGER_BY, _LONGEST)
-        for symbol, (_, length) in sorted(STANDARD_HUFFMAN[name].codes().items())
+        for symbol, (_, length) in sorted(STANDARD_HUFFMAN[name].codes.items())
     }
 
 
