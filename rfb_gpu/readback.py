@@ -279,7 +279,8 @@ class RecycledMemory:
 
     SPARE = 3
     """So many pieces of memory are kept: one that is being shown, one that is sent, one that is made."""
-    ALIGNMENT = 64 * 1024
+    LEAST = 64 * 1024
+    """Bytes. Less is not worth it, and who keeps results would keep the rest as well."""
     HEADROOM = 1.25
 
     def __init__(self) -> None:
@@ -288,6 +289,8 @@ class RecycledMemory:
     def join(self, pieces: Sequence[bytes | memoryview]) -> memoryview:
         """The pieces one after the other, read-only. The memory comes back when nothing refers to the result any more."""
         size = sum(len(piece) for piece in pieces)
+        if size < self.LEAST:
+            return memoryview(b"".join(pieces))
         memory = self._take(size)
         lease = memory[:size]
         # From whichever thread has held it for longest; one call of a deque is safe there.
@@ -304,4 +307,4 @@ class RecycledMemory:
             memory = self._spare.popleft()
             if len(memory) >= size:
                 return memory
-        return np.empty(-(-int(size * self.HEADROOM) // self.ALIGNMENT) * self.ALIGNMENT, np.uint8)
+        return np.empty(int(size * self.HEADROOM), np.uint8)

@@ -17,7 +17,7 @@ def address(view):
 
 def test_pieces_are_joined_and_cannot_be_changed():
     memory = RecycledMemory()
-    pieces = [b"one", b"", memoryview(b"two"), bytes(100_000)]
+    pieces = [b"one", b"", memoryview(b"two"), bytes(200_000)]
     joined = memory.join(pieces)
     assert joined == b"".join(pieces)
     with pytest.raises(TypeError):
@@ -26,16 +26,21 @@ def test_pieces_are_joined_and_cannot_be_changed():
 
 def test_memory_comes_back_only_when_nothing_refers_to_it():
     memory = RecycledMemory()
-    first = memory.join([b"a" * 1000])
-    part, where = first[500:], address(first)
+    first = memory.join([b"a" * 100_000])
+    part, where = first[50_000:], address(first)
     del first
     gc.collect()
-    second = memory.join([b"b" * 1000])
+    second = memory.join([b"b" * 100_000])
     assert address(second) != where
-    assert part == b"a" * 500
+    assert part == b"a" * 50_000
     del part
     gc.collect()
-    assert address(memory.join([b"c" * 2000])) == where
+    assert address(memory.join([b"c" * 110_000])) == where
+
+
+def test_small_results_take_no_more_than_they_are():
+    assert RecycledMemory().join([b"a" * 1000, b"b"]).nbytes == 1001
+    assert isinstance(RecycledMemory().join([b"a"]).obj, bytes)
 
 
 def test_results_do_not_disturb_each_other():
