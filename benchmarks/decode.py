@@ -414,6 +414,7 @@ globalThis.benchmark = (() => {
   /** Decodes to the texture of a canvas that allows it. */
   async function startDirect() {
     const jpeg = await decoding.JpegDecoder.create(gpu)
+    await jpeg.ready
     const png = new decoding.PngDecoder(gpu)
     await png.ready
     const context = document.createElement('canvas').getContext('webgpu')
@@ -484,6 +485,7 @@ globalThis.benchmark = (() => {
       // A browser that has just started may be late with its GPU.
       gpu = await decoding.acquireGpu(true).catch(error => error.started ?? Promise.reject(error))
       presenter = await decoding.GpuPresenter.create(gpu)
+      await presenter.ready
       direct = await startDirect()
       load = await startLoad()
       gpu.device.addEventListener('uncapturederror', event => console.error(event.error.message))

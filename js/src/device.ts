@@ -41,7 +41,7 @@ export interface Gpu {
 
 export interface GpuFailure {
   reason: string;
-  /** Whether a new device has a chance: after a lost device, not after an error of our own making. */
+  /** Whether a new device has a chance: after a lost device or lack of memory, not after an error of our own making. */
   retry: boolean;
 }
 
@@ -131,16 +131,18 @@ async function openDevice(share: Share, adapter: GPUAdapter): Promise<Gpu> {
 /** Waits for the end of a device, and settles whether there may be another. */
 async function watch(share: Share, device: GPUDevice): Promise<GpuFailure> {
   const error = new Promise<GpuFailure>((resolve) => {
-    device.addEventListener("uncapturederror", (event) => {
-      resolve({ reason: `WebGPU error: ${firstLine(event.error.message)}`, retry: false });
+    device.addEventListener("uncapturederror", ({ error }) => {
+      // Memory may be there again, with a smaller picture or one tab less; other errors would only come back.
+      const retry = error instanceof GPUOutOfMemoryError;
+      resolve({ reason: `WebGPU error: ${firstLine(error.message)}`, retry });
     });
   });
   const lost = device.lost.then((info) => {
-    const retry = performance.now() - share.lostAt > MIN_HEALTHY_MS;
-    share.lostAt = performance.now();
-    return { reason: `the GPU device was lost: ${firstLine(info.message) || info.reason}`, retry };
+    return { reason: `the GPU device was lost: ${firstLine(info.message) || info.reason}`, retry: true };
   });
   const failure = await Promise.race([error, lost]);
+  failure.retry &&= performance.now() - share.lostAt > MIN_HEALTHY_MS;
+  share.lostAt = performance.now();
   share.gpu = null;
   if (!failure.retry) {
     share.givenUp = failure.reason;

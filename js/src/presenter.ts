@@ -123,6 +123,8 @@ export class GpuPresenter implements Presenter {
   readonly #format: GPUTextureFormat;
   /** Where the device cannot make pictures in the format of its canvases. Else they are copied, which no GPU is slow at. */
   readonly #blit: GPURenderPipeline | null;
+  /** Resolves when no kind of frame that our encoders make by themselves waits for a shader any more. */
+  readonly ready: Promise<unknown>;
   readonly #contexts = new WeakMap<HTMLCanvasElement, GPUCanvasContext>();
   #texture: GPUTexture | null = null;
   #bindings: GPUBindGroup | null = null;
@@ -145,6 +147,8 @@ export class GpuPresenter implements Presenter {
     this.#device = gpu.device;
     this.#jpeg = jpeg;
     this.#png = new PngDecoder(gpu, format);
+    this.ready = Promise.all([jpeg.ready, this.#png.ready]);
+    this.ready.catch(() => {}); // the decoders tell
     this.#format = format;
     this.#blit = blit;
   }

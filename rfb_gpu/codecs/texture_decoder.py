@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import wgpu
@@ -13,8 +14,8 @@ __all__ = ["TextureDecoder"]
 _ALIGNMENT = 256
 
 
-class TextureDecoder:
-    """A decoder of files into textures of a device; a subclass brings ``decode``.
+class TextureDecoder(ABC):
+    """A decoder of files into textures of a device; a subclass decodes them.
 
     Arguments:
         device: its default limits suffice, no optional feature is needed.
@@ -29,6 +30,33 @@ class TextureDecoder:
         self._profiler = Profiler(device, profile) if profile else None
         self._buffers: dict[str, wgpu.GPUBuffer] = {}
         self._closed = False
+
+    def decode(
+        self, data: bytes | bytearray | memoryview, *, out: wgpu.GPUTexture | None = None
+    ) -> wgpu.GPUTexture:
+        """Decodes a file; the work is submitted when this returns, and later submissions see its result.
+
+        Arguments:
+            data: the complete file.
+            out: a texture to write to: ``rgba8unorm``, of the picture's size, with usage ``STORAGE_BINDING``, and ``COPY_DST`` for
+                files that the GPU does not decode. Without it, a new texture is made, with usages for all that and for sampling
+                and copying from.
+
+        Returns:
+            The texture, (width, height) of the file.
+
+        Raises:
+            ValueError: the file cannot be decoded, by the codec's own errors, which are ValueErrors; ``out`` does not fit; or the
+                picture is larger than the device's textures or buffers.
+            RuntimeError: the decoder is closed.
+        """
+        if self._closed:
+            raise RuntimeError("the decoder is closed")
+        return self._decode(data, out)
+
+    @abstractmethod
+    def _decode(self, data: bytes | bytearray | memoryview, out: wgpu.GPUTexture | None) -> wgpu.GPUTexture:
+        """What :meth:`decode` does, while the decoder is open."""
 
     def timings(self) -> dict[str, float]:
         """With ``profile``: seconds of GPU time that the last file took, as ``gpu`` in all and by stage. Waits for the GPU.
@@ -53,13 +81,9 @@ class TextureDecoder:
             self._profiler.destroy()
             self._profiler = None
 
+    @abstractmethod
     def _forget_bind_groups(self) -> None:
         """Buffers are other ones now."""
-        raise NotImplementedError
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise RuntimeError("the decoder is closed")
 
     def _texture(self, width: int, height: int, out: wgpu.GPUTexture | None, usage: str) -> wgpu.GPUTexture:
         """``out`` if the picture fits it, or a new texture."""

@@ -68,7 +68,7 @@ ACTION_SECONDS = 60.0
 SCENE = "from tests.e2e.scene import RenderCanvas, make, np, pixels"
 """The first cell of most notebooks here."""
 
-LONG_FRAMES = int(os.environ.get("RFB_GPU_LONG_FRAMES", 240))
+LONG_FRAMES = int(os.environ.get("RFB_GPU_LONG_FRAMES", 160))
 """How many frames the tests show that look for leaks; 10,000 take minutes."""
 
 

@@ -215,8 +215,11 @@ class JpegDecoder(TextureDecoder):
     restart marker per MCU row. All others that libjpeg-turbo reads are decoded by it on the CPU and uploaded, which takes some
     tens of times longer.
 
-    Chroma is interpolated as libjpeg and all browsers do. Once the decoder has seen the sizes that are to come, it makes no more
-    GPU objects.
+    Textures are opaque and hold sRGB-encoded values; gray files have R = G = B. Chroma is interpolated as libjpeg and all browsers
+    do. Once the decoder has seen the sizes that are to come, it makes no more GPU objects.
+
+    :meth:`decode` raises :class:`CorruptJpegError` for bytes that are no JPEG file or a broken one, and :class:`ForeignJpegError`
+    for a file that libjpeg-turbo does not decode to RGB either: CMYK, 12-bit, lossless.
     """
 
     def __init__(self, device: wgpu.GPUDevice, *, profile: bool | str = False) -> None:
@@ -229,27 +232,7 @@ class JpegDecoder(TextureDecoder):
         self._huffman: tuple[HuffmanTable, ...] = ()
         self._quantisers = b""
 
-    def decode(
-        self, data: bytes | bytearray | memoryview, *, out: wgpu.GPUTexture | None = None
-    ) -> wgpu.GPUTexture:
-        """Decodes a file; the work is submitted when this returns, and later submissions see its result.
-
-        Arguments:
-            data: the complete file.
-            out: a texture to write to: ``rgba8unorm``, of the picture's size, with usage ``STORAGE_BINDING``, and ``COPY_DST`` for
-                files that the GPU does not decode. Without it, a new texture is made, with usages for all that and for sampling
-                and copying from.
-
-        Returns:
-            The texture, (width, height) of the file, opaque, sRGB-encoded values; gray files have R = G = B.
-
-        Raises:
-            CorruptJpegError: the bytes are no JPEG file, or a broken one.
-            ForeignJpegError: the file is one that libjpeg-turbo does not decode to RGB either: CMYK, 12-bit, lossless.
-            ValueError: ``out`` does not fit, or the picture is larger than the device's textures.
-            RuntimeError: the decoder is closed.
-        """
-        self._check_open()
+    def _decode(self, data: bytes | bytearray | memoryview, out: wgpu.GPUTexture | None) -> wgpu.GPUTexture:
         try:
             file = parse(data)
         except ForeignJpegError as why:

@@ -61,9 +61,12 @@ class PngDecoder(TextureDecoder):
             the device feature ``timestamp-query``.
 
     Files of :class:`PngEncoder` are decoded on the GPU: they tell where each row begins, and depend on each other only within
-    stripes of 32 rows. All others are decoded by Pillow on the CPU, if that is installed, and uploaded.
+    stripes of 32 rows. All others are decoded by Pillow on the CPU, if that is installed, and uploaded. Textures hold the file's
+    own numbers; gray files have R = G = B, those without alpha 255 for it. Once the decoder has seen the sizes that are to come, it
+    makes no more GPU objects.
 
-    Once the decoder has seen the sizes that are to come, it makes no more GPU objects.
+    :meth:`decode` raises :class:`CorruptPngError` for bytes that are no PNG file or a broken one, and :class:`ForeignPngError` for
+    one that is not ours where Pillow is not installed.
     """
 
     def __init__(self, device: wgpu.GPUDevice, *, profile: bool | str = False) -> None:
@@ -74,28 +77,7 @@ class PngDecoder(TextureDecoder):
             weakref.WeakKeyDictionary()
         )
 
-    def decode(
-        self, data: bytes | bytearray | memoryview, *, out: wgpu.GPUTexture | None = None
-    ) -> wgpu.GPUTexture:
-        """Decodes a file; the work is submitted when this returns, and later submissions see its result.
-
-        Arguments:
-            data: the complete file.
-            out: a texture to write to: ``rgba8unorm``, of the picture's size, with usage ``STORAGE_BINDING``, and ``COPY_DST`` for
-                files that the GPU does not decode. Without it, a new texture is made, with usages for all that and for sampling
-                and copying from.
-
-        Returns:
-            The texture, (width, height) of the file, with the file's own numbers; gray files have R = G = B, those without
-            alpha 255 for it.
-
-        Raises:
-            CorruptPngError: the bytes are no PNG file, or a broken one.
-            ForeignPngError: the file is not one of ours, and Pillow is not installed.
-            ValueError: ``out`` does not fit, or the picture is larger than the device's textures or buffers.
-            RuntimeError: the decoder is closed.
-        """
-        self._check_open()
+    def _decode(self, data: bytes | bytearray | memoryview, out: wgpu.GPUTexture | None) -> wgpu.GPUTexture:
         try:
             file = parse(data)
         except ForeignPngError as why:
