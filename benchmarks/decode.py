@@ -414,9 +414,9 @@ globalThis.benchmark = (() => {
   /** Decodes to the texture of a canvas that allows it. */
   async function startDirect() {
     const jpeg = await decoding.JpegDecoder.create(gpu)
-    await jpeg.ready
+    await jpeg.prepare()
     const png = new decoding.PngDecoder(gpu)
-    await png.ready
+    await png.prepare()
     const context = document.createElement('canvas').getContext('webgpu')
     const usage = GPUTextureUsage.STORAGE_BINDING | GPUTextureUsage.RENDER_ATTACHMENT
     context.configure({ device: gpu.device, format: 'rgba8unorm', usage, alphaMode: 'opaque' })
@@ -485,7 +485,7 @@ globalThis.benchmark = (() => {
       // A browser that has just started may be late with its GPU.
       gpu = await decoding.acquireGpu(true).catch(error => error.started ?? Promise.reject(error))
       presenter = await decoding.GpuPresenter.create(gpu)
-      await presenter.ready
+      await presenter.prepare()
       direct = await startDirect()
       load = await startLoad()
       gpu.device.addEventListener('uncapturederror', event => console.error(event.error.message))

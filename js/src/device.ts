@@ -33,6 +33,8 @@ export interface Gpu {
   readonly device: GPUDevice;
   /** One line that names the adapter. */
   readonly adapter: string;
+  /** It is a CPU, which takes seconds to compile a shader. */
+  readonly isSoftware: boolean;
   /** Compute and render pipelines by their WGSL source, for all canvases: see once(). */
   readonly pipelines: Map<string, Promise<unknown>>;
   /** Resolves when the device can no longer be used. */
@@ -121,7 +123,13 @@ async function openDevice(share: Share, adapter: GPUAdapter): Promise<Gpu> {
     const requiredLimits = Object.fromEntries(WANTED_LIMITS.map((name) => [name, adapter.limits[name]]));
     const requiredFeatures = WANTED_FEATURES.filter((name) => adapter.features.has(name));
     const device = await adapter.requestDevice({ label: "rfb_gpu", requiredFeatures, requiredLimits });
-    return { device, adapter: describe(adapter.info), pipelines: new Map(), failed: watch(share, device) };
+    return {
+      device,
+      adapter: describe(adapter.info),
+      isSoftware: isSoftware(adapter.info),
+      pipelines: new Map(),
+      failed: watch(share, device),
+    };
   } catch (error) {
     share.gpu = null;
     throw new Error(`the GPU did not start: ${messageOf(error)}`);

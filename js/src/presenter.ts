@@ -123,8 +123,6 @@ export class GpuPresenter implements Presenter {
   readonly #format: GPUTextureFormat;
   /** Where the device cannot make pictures in the format of its canvases. Else they are copied, which no GPU is slow at. */
   readonly #blit: GPURenderPipeline | null;
-  /** Resolves when no kind of frame that our encoders make by themselves waits for a shader any more. */
-  readonly ready: Promise<unknown>;
   readonly #contexts = new WeakMap<HTMLCanvasElement, GPUCanvasContext>();
   #texture: GPUTexture | null = null;
   #bindings: GPUBindGroup | null = null;
@@ -147,10 +145,16 @@ export class GpuPresenter implements Presenter {
     this.#device = gpu.device;
     this.#jpeg = jpeg;
     this.#png = new PngDecoder(gpu, format);
-    this.ready = Promise.all([jpeg.ready, this.#png.ready]);
-    this.ready.catch(() => {}); // the decoders tell
+    if (!gpu.isSoftware) {
+      this.prepare().catch((error) => console.warn("rfb_gpu:", error));
+    }
     this.#format = format;
     this.#blit = blit;
+  }
+
+  /** Resolves when no kind of frame that our encoders make by themselves waits for a shader any more. */
+  async prepare(): Promise<void> {
+    await Promise.all([this.#jpeg.prepare(), this.#png.prepare()]);
   }
 
   async decode(frame: Frame): Promise<void> {

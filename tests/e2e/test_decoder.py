@@ -43,7 +43,7 @@ START = """async () => {
   device.addEventListener("uncapturederror", (event) => errors.push(event.error.message));
   const jpeg = await JpegDecoder.create(gpu);
   const png = new PngDecoder(gpu);
-  await Promise.all([jpeg.ready, png.ready]);
+  await Promise.all([jpeg.prepare(), png.prepare()]);
   const decoder = { decode: (data, ...rest) => (data[0] === 0xff ? jpeg : png).decode(data, ...rest) };
   const bytes = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
   const texture = (width, height) =>

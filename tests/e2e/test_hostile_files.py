@@ -194,7 +194,7 @@ globalThis.attack = {
         device.addEventListener('uncapturederror', event => this.problems.push(`uncaptured: ${event.error.message}`))
         device.lost.then(info => this.problems.push(`lost: ${info.message}`))
         this.decoder = await decoding.JpegDecoder.create(this.gpu)
-        await this.decoder.ready
+        await this.decoder.prepare()
         this.good = good.map(fromBase64)
         this.truth = []
         for (const file of this.good) {

@@ -95,19 +95,21 @@ export class JpegDecoder {
   #decodingOfFrame: readonly number[] = [];
   #quantisers = new Uint8Array(0);
 
-  /** Resolves once the stages for 4:2:0, which thin links need, are compiled as well. */
-  ready: Promise<void> = Promise.resolve();
-
   /**
-   * Resolves once the stages are compiled for what our encoder makes by default; rejects if one is refused. Those for 4:2:0 come after
-   * that, and those for 4:2:2 and gray when the first such file comes, so that no page waits for them.
+   * Resolves once the stages are compiled for what our encoder makes by default; rejects if one is refused. The others are compiled
+   * when the first such file comes, so that no page waits for them, or by prepare().
    */
   static async create(gpu: Gpu, format: PictureFormat = "rgba8unorm"): Promise<JpegDecoder> {
     const decoder = new JpegDecoder(gpu, format);
     await decoder.#compile("444");
-    decoder.ready = decoder.#compile("420");
-    decoder.ready.catch((error) => console.warn("rfb_gpu:", error));
     return decoder;
+  }
+
+  /** Compiles what thin links need; resolves when that is done. */
+  async prepare(): Promise<void> {
+    if (!this.#pipelines.has("420")) {
+      await this.#compile("420");
+    }
   }
 
   private constructor(gpu: Gpu, format: PictureFormat) {

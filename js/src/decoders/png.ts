@@ -56,7 +56,7 @@ export class PngDecoder {
   #inflateGroup: GPUBindGroup | null = null;
   #pictureGroups = new WeakMap<GPUTexture, GPUBindGroup>();
 
-  /** Compiles what canvases need beside all else: no page waits for it. Rejections of `ready` tell that a stage was refused. */
+  /** Compiles nothing: see prepare(). */
   constructor(gpu: Gpu, format: PictureFormat = "rgba8unorm") {
     this.#gpu = gpu;
     this.#device = gpu.device;
@@ -66,16 +66,12 @@ export class PngDecoder {
       this.#inflateGroup = null;
       this.#pictureGroups = new WeakMap();
     });
-    this.ready = Promise.all([
-      this.#compile("inflate_rows", USUAL[0]!).then((pipeline) => {
-        this.#inflate = pipeline;
-      }),
-      ...USUAL.map((variant) => this.#compileUnfilter(variant)),
-    ]);
-    this.ready.catch((error) => console.warn("rfb_gpu:", error));
   }
 
-  readonly ready: Promise<unknown>;
+  /** Compiles what our encoder makes of canvases; resolves when that is done. Else it is compiled when the first file comes. */
+  async prepare(): Promise<void> {
+    await Promise.all(USUAL.map((variant) => this.#compileFor(variant)));
+  }
 
   /**
    * Submits the decoding of a file of the given size, in pixels. Its top-left corner goes to row `top` of `target()`, which is asked
@@ -98,7 +94,7 @@ export class PngDecoder {
     const unfilter = this.#unfilters.get(nameOf(variant));
     if (!unfilter || !this.#inflate) {
       if (unfilter === undefined) {
-        this.#compileUnfilter(variant).catch((error) => console.warn("rfb_gpu:", error));
+        this.#compileFor(variant).catch((error) => console.warn("rfb_gpu:", error));
       }
       throw new ForeignPngError("the decoder is being compiled");
     }
@@ -188,10 +184,19 @@ export class PngDecoder {
     });
   }
 
-  async #compileUnfilter(variant: Variant): Promise<void> {
+  async #compileFor(variant: Variant): Promise<void> {
     const name = nameOf(variant);
+    if (this.#unfilters.has(name)) {
+      return;
+    }
     this.#unfilters.set(name, null);
-    this.#unfilters.set(name, await this.#compile("unfilter_rows", variant));
+    // The first stage is the same for all, and compiled once.
+    const [inflate, unfilter] = await Promise.all([
+      this.#compile("inflate_rows", USUAL[0]!),
+      this.#compile("unfilter_rows", variant),
+    ]);
+    this.#inflate = inflate;
+    this.#unfilters.set(name, unfilter);
   }
 
   #compile(stage: StageName, { channels, hasPalette }: Variant): Promise<GPUComputePipeline> {
