@@ -5,9 +5,10 @@
 
 import { JpegError } from "./decoders/bitstream";
 import { BrowserDecoder, type Decoded, decodeToBitmap } from "./decoders/browser";
-import { JpegDecoder, type PictureFormat } from "./decoders/jpeg";
+import { JpegDecoder } from "./decoders/jpeg";
 import { PngDecoder } from "./decoders/png";
 import { PngError } from "./decoders/png-file";
+import type { PictureFormat } from "./decoders/stages";
 import { type Gpu, once } from "./device";
 import type { DecoderName, Fit, Frame, RoadName } from "./protocol";
 import blitWgsl from "./shaders/blit.wgsl";

@@ -6,7 +6,7 @@
 import huffmanDecode from "wgsl:jpeg/huffman_decode.wgsl";
 import reconstruct from "wgsl:jpeg/reconstruct.wgsl";
 import reconstructChroma from "wgsl:jpeg/reconstruct_chroma.wgsl";
-import { type Gpu, once } from "../device";
+import type { Gpu } from "../device";
 import {
   CorruptJpegError,
   ForeignJpegError,
@@ -19,7 +19,7 @@ import {
   type Subsampling,
 } from "./bitstream";
 import { Buffers } from "./buffers";
-import { assemble } from "./wgsl";
+import { bindGroupLayout, bound, Compiled, compile, type PictureFormat } from "./stages";
 
 /** Of huffman_decode.wgsl: a divisor of 64. */
 const ENTRIES_PER_WORKGROUP = 16;
@@ -73,19 +73,13 @@ const SOURCES: Readonly<Record<StageName, string>> = {
   reconstruct,
 };
 
-/** What the picture's texture may be. The shaders are written for the first. */
-export type PictureFormat = "rgba8unorm" | "bgra8unorm";
-
 type Pipelines = Readonly<Partial<Record<StageName, GPUComputePipeline>>>;
 type Layouts = Readonly<Record<StageName, GPUBindGroupLayout>>;
 
 export class JpegDecoder {
-  readonly #gpu: Gpu;
   readonly #device: GPUDevice;
-  readonly #format: PictureFormat;
   readonly #layouts: Layouts;
-  /** What is compiled, or null while it is being compiled. */
-  readonly #pipelines = new Map<Subsampling, Pipelines | null>();
+  readonly #pipelines: Compiled<Subsampling, Pipelines>;
   readonly #buffers: Buffers<BufferName>;
   #groups = new Map<StageName, GPUBindGroup>();
   /** Of the stage that writes the picture: a caller may take turns between a few textures. */
@@ -101,22 +95,25 @@ export class JpegDecoder {
    */
   static async create(gpu: Gpu, format: PictureFormat = "rgba8unorm"): Promise<JpegDecoder> {
     const decoder = new JpegDecoder(gpu, format);
-    await decoder.#compile("444");
+    await decoder.#pipelines.prepare("444");
     return decoder;
   }
 
   /** Compiles what thin links need; resolves when that is done. */
   async prepare(): Promise<void> {
-    if (!this.#pipelines.has("420")) {
-      await this.#compile("420");
-    }
+    await this.#pipelines.prepare("420");
   }
 
   private constructor(gpu: Gpu, format: PictureFormat) {
-    this.#gpu = gpu;
     this.#device = gpu.device;
-    this.#format = format;
-    this.#layouts = bindGroupLayouts(gpu.device, format);
+    const layout = (stage: StageName) => bindGroupLayout(gpu.device, stage, STAGES[stage], format);
+    const layouts: Layouts = {
+      huffman_decode: layout("huffman_decode"),
+      reconstruct_chroma: layout("reconstruct_chroma"),
+      reconstruct: layout("reconstruct"),
+    };
+    this.#layouts = layouts;
+    this.#pipelines = new Compiled((subsampling) => compileAll(gpu, layouts, subsampling, format));
     this.#buffers = new Buffers<BufferName>(gpu.device, (name) => {
       if (name === "huffman") {
         this.#huffman = [];
@@ -141,9 +138,6 @@ export class JpegDecoder {
     }
     const pipelines = this.#pipelines.get(layout.subsampling);
     if (!pipelines) {
-      if (pipelines === undefined) {
-        this.#compile(layout.subsampling).catch((error) => console.warn("rfb_gpu:", error));
-      }
       throw new ForeignJpegError(`the decoder for ${layout.subsampling} is being compiled`);
     }
     this.#upload(file);
@@ -158,11 +152,6 @@ export class JpegDecoder {
     }
     pass.end();
     this.#device.queue.submit([commands.finish()]);
-  }
-
-  async #compile(subsampling: Subsampling): Promise<void> {
-    this.#pipelines.set(subsampling, null);
-    this.#pipelines.set(subsampling, await compile(this.#gpu, this.#layouts, subsampling, this.#format));
   }
 
   /** Frees the buffers. The texture stays with whom it belongs to. */
@@ -237,7 +226,7 @@ export class JpegDecoder {
     const group = this.#device.createBindGroup({
       label: `rfb_gpu ${stage}`,
       layout: this.#layouts[stage],
-      entries: resources(stage).map((name, binding) => ({
+      entries: bound<BufferName | "picture" | "|">(STAGES[stage]).map((name, binding) => ({
         binding,
         resource: name === "picture" ? picture.createView() : { buffer: this.#buffers.get(name) },
       })),
@@ -272,34 +261,7 @@ function dispatches({ layout, entries }: JpegFile): [StageName, number, number][
   return plan;
 }
 
-function resources(stage: StageName): (BufferName | "picture")[] {
-  return STAGES[stage].filter((name) => name !== "|");
-}
-
-/** Bind groups of a stage fit all its variants. */
-function bindGroupLayouts(device: GPUDevice, format: PictureFormat): Layouts {
-  const layout = (stage: StageName) => {
-    const bar = (STAGES[stage] as readonly string[]).indexOf("|");
-    return device.createBindGroupLayout({
-      label: `rfb_gpu ${stage}`,
-      entries: resources(stage).map((name, binding): GPUBindGroupLayoutEntry => {
-        const visibility = GPUShaderStage.COMPUTE;
-        if (name === "picture") {
-          return { binding, visibility, storageTexture: { access: "write-only", format } };
-        }
-        const type = name === "frame" ? "uniform" : binding < bar ? "read-only-storage" : "storage";
-        return { binding, visibility, buffer: { type } };
-      }),
-    });
-  };
-  return {
-    huffman_decode: layout("huffman_decode"),
-    reconstruct_chroma: layout("reconstruct_chroma"),
-    reconstruct: layout("reconstruct"),
-  };
-}
-
-async function compile(
+async function compileAll(
   gpu: Gpu,
   layouts: Layouts,
   subsampling: Subsampling,
@@ -317,20 +279,12 @@ async function compile(
   };
   const isUsed = (stage: StageName) =>
     stage !== "reconstruct_chroma" || isSubsampled(layoutOf(1, 1, subsampling));
-  const compiled = (Object.keys(STAGES) as StageName[]).filter(isUsed).map(async (stage) => {
-    const code = assemble(SOURCES[stage], constants).replace("rgba8unorm", format);
-    const pipeline = await once(gpu, code, () =>
-      gpu.device.createComputePipelineAsync({
-        label: `rfb_gpu ${stage}`,
-        layout: gpu.device.createPipelineLayout({ bindGroupLayouts: [layouts[stage]] }),
-        compute: {
-          module: gpu.device.createShaderModule({ label: `rfb_gpu ${stage}`, code }),
-          entryPoint: stage,
-        },
-      }),
-    );
-    return [stage, pipeline] as const;
-  });
+  const compiled = (Object.keys(STAGES) as StageName[])
+    .filter(isUsed)
+    .map(async (stage) => [
+      stage,
+      await compile(gpu, stage, SOURCES[stage], constants, layouts[stage], format),
+    ]);
   return Object.fromEntries(await Promise.all(compiled));
 }
 

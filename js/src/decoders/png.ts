@@ -4,9 +4,8 @@
  */
 import inflateRows from "wgsl:png/inflate_rows.wgsl";
 import unfilterRows from "wgsl:png/unfilter_rows.wgsl";
-import { type Gpu, once } from "../device";
+import type { Gpu } from "../device";
 import { Buffers } from "./buffers";
-import type { PictureFormat } from "./jpeg";
 import {
   CorruptPngError,
   distanceTable,
@@ -16,7 +15,7 @@ import {
   parse,
   STRIPE_ROWS,
 } from "./png-file";
-import { assemble } from "./wgsl";
+import { bindGroupLayout, bound, Compiled, compile, type PictureFormat } from "./stages";
 
 // Mirrors inflate_rows.wgsl and shaders/png_rows.wgsl.
 const ROW_PADDING = 3;
@@ -27,41 +26,45 @@ const STEP_BYTES = 32;
 const LAG = 2;
 
 type BufferName = "frame" | "stream" | "rowBits" | "tables" | "rows" | "palette";
-type StageName = "inflate_rows" | "unfilter_rows";
+type StageName = keyof typeof STAGES;
 
-/** What a stage binds, in the order of its bindings. */
-const INFLATE = ["frame", "stream", "rowBits", "tables", "rows"] as const;
-const UNFILTER = ["frame", "rows", "palette", "picture"] as const;
+/** What a stage binds, in the order of its bindings; those after the bar it writes to. */
+const STAGES = {
+  inflate_rows: ["frame", "stream", "rowBits", "tables", "|", "rows"],
+  unfilter_rows: ["frame", "rows", "palette", "|", "picture"],
+} as const satisfies Record<string, readonly (BufferName | "|" | "picture")[]>;
 
-interface Variant {
-  readonly channels: number;
-  readonly hasPalette: boolean;
-}
+/** A file's rows hold so many bytes a pixel, or the numbers of a palette's colours. */
+type Kind = "1" | "3" | "4" | "palette";
 
 /** What our encoder makes of canvases. */
-const USUAL: readonly Variant[] = [
-  { channels: 3, hasPalette: false },
-  { channels: 1, hasPalette: true },
-];
+const USUAL: readonly Kind[] = ["3", "palette"];
+
+type Pipelines = Readonly<Record<StageName, GPUComputePipeline>>;
 
 export class PngDecoder {
-  readonly #gpu: Gpu;
   readonly #device: GPUDevice;
-  readonly #format: PictureFormat;
   readonly #layouts: Readonly<Record<StageName, GPUBindGroupLayout>>;
-  /** What is compiled, or null while it is being compiled. */
-  readonly #unfilters = new Map<string, GPUComputePipeline | null>();
-  #inflate: GPUComputePipeline | null = null;
+  readonly #pipelines: Compiled<Kind, Pipelines>;
   readonly #buffers: Buffers<BufferName>;
   #inflateGroup: GPUBindGroup | null = null;
   #pictureGroups = new WeakMap<GPUTexture, GPUBindGroup>();
 
   /** Compiles nothing: see prepare(). */
   constructor(gpu: Gpu, format: PictureFormat = "rgba8unorm") {
-    this.#gpu = gpu;
     this.#device = gpu.device;
-    this.#format = format;
-    this.#layouts = bindGroupLayouts(gpu.device, format);
+    const layout = (stage: StageName) => bindGroupLayout(gpu.device, stage, STAGES[stage], format);
+    const layouts = { inflate_rows: layout("inflate_rows"), unfilter_rows: layout("unfilter_rows") };
+    this.#layouts = layouts;
+    this.#pipelines = new Compiled(async (kind) => {
+      // The first stage is the same for all kinds, and compiled once.
+      const constants = { CHANNELS: kind === "palette" ? 1 : Number(kind), HAS_PALETTE: kind === "palette" };
+      const [inflate_rows, unfilter_rows] = await Promise.all([
+        compile(gpu, "inflate_rows", inflateRows, {}, layouts.inflate_rows, format),
+        compile(gpu, "unfilter_rows", unfilterRows, constants, layouts.unfilter_rows, format),
+      ]);
+      return { inflate_rows, unfilter_rows };
+    });
     this.#buffers = new Buffers<BufferName>(gpu.device, () => {
       this.#inflateGroup = null;
       this.#pictureGroups = new WeakMap();
@@ -70,7 +73,7 @@ export class PngDecoder {
 
   /** Compiles what our encoder makes of canvases; resolves when that is done. Else it is compiled when the first file comes. */
   async prepare(): Promise<void> {
-    await Promise.all(USUAL.map((variant) => this.#compileFor(variant)));
+    await Promise.all(USUAL.map((kind) => this.#pipelines.prepare(kind)));
   }
 
   /**
@@ -90,12 +93,8 @@ export class PngDecoder {
     if (file.width !== width || file.height !== height) {
       throw new CorruptPngError(`the file is ${file.width} x ${file.height}, not ${width} x ${height}`);
     }
-    const variant = { channels: file.channels, hasPalette: file.palette !== null };
-    const unfilter = this.#unfilters.get(nameOf(variant));
-    if (!unfilter || !this.#inflate) {
-      if (unfilter === undefined) {
-        this.#compileFor(variant).catch((error) => console.warn("rfb_gpu:", error));
-      }
+    const pipelines = this.#pipelines.get(file.palette ? "palette" : (String(file.channels) as Kind));
+    if (!pipelines) {
       throw new ForeignPngError("the decoder is being compiled");
     }
     this.#upload(file, top);
@@ -104,11 +103,11 @@ export class PngDecoder {
     const stripes = Math.ceil(height / STRIPE_ROWS);
     const commands = this.#device.createCommandEncoder({ label: "rfb_gpu png decode" });
     const pass = commands.beginComputePass();
-    pass.setPipeline(this.#inflate);
-    this.#inflateGroup ??= this.#group("inflate_rows", INFLATE);
+    pass.setPipeline(pipelines.inflate_rows);
+    this.#inflateGroup ??= this.#group("inflate_rows");
     pass.setBindGroup(0, this.#inflateGroup);
     pass.dispatchWorkgroups(stripes);
-    pass.setPipeline(unfilter);
+    pass.setPipeline(pipelines.unfilter_rows);
     pass.setBindGroup(0, this.#groupFor(picture));
     pass.dispatchWorkgroups(stripes);
     pass.end();
@@ -168,75 +167,19 @@ export class PngDecoder {
 
   #groupFor(picture: GPUTexture): GPUBindGroup {
     const known = this.#pictureGroups.get(picture);
-    const group = known ?? this.#group("unfilter_rows", UNFILTER, picture);
+    const group = known ?? this.#group("unfilter_rows", picture);
     this.#pictureGroups.set(picture, group);
     return group;
   }
 
-  #group(stage: StageName, names: readonly (BufferName | "picture")[], picture?: GPUTexture): GPUBindGroup {
+  #group(stage: StageName, picture?: GPUTexture): GPUBindGroup {
     return this.#device.createBindGroup({
       label: `rfb_gpu ${stage}`,
       layout: this.#layouts[stage],
-      entries: names.map((name, binding) => ({
+      entries: bound<BufferName | "picture" | "|">(STAGES[stage]).map((name, binding) => ({
         binding,
         resource: name === "picture" ? picture!.createView() : { buffer: this.#buffers.get(name) },
       })),
     });
   }
-
-  async #compileFor(variant: Variant): Promise<void> {
-    const name = nameOf(variant);
-    if (this.#unfilters.has(name)) {
-      return;
-    }
-    this.#unfilters.set(name, null);
-    // The first stage is the same for all, and compiled once.
-    const [inflate, unfilter] = await Promise.all([
-      this.#compile("inflate_rows", USUAL[0]!),
-      this.#compile("unfilter_rows", variant),
-    ]);
-    this.#inflate = inflate;
-    this.#unfilters.set(name, unfilter);
-  }
-
-  #compile(stage: StageName, { channels, hasPalette }: Variant): Promise<GPUComputePipeline> {
-    const source = stage === "inflate_rows" ? inflateRows : unfilterRows;
-    const constants = { CHANNELS: channels, HAS_PALETTE: hasPalette };
-    const code = assemble(source, constants).replace("rgba8unorm", this.#format);
-    const { device } = this.#gpu;
-    return once(this.#gpu, code, () =>
-      device.createComputePipelineAsync({
-        label: `rfb_gpu ${stage}`,
-        layout: device.createPipelineLayout({ bindGroupLayouts: [this.#layouts[stage]] }),
-        compute: {
-          module: device.createShaderModule({ label: `rfb_gpu ${stage}`, code }),
-          entryPoint: stage,
-        },
-      }),
-    );
-  }
-}
-
-function nameOf({ channels, hasPalette }: Variant): string {
-  return hasPalette ? "palette" : String(channels);
-}
-
-function bindGroupLayouts(
-  device: GPUDevice,
-  format: PictureFormat,
-): Readonly<Record<StageName, GPUBindGroupLayout>> {
-  const layout = (stage: StageName, names: readonly (BufferName | "picture")[]) =>
-    device.createBindGroupLayout({
-      label: `rfb_gpu ${stage}`,
-      entries: names.map((name, binding): GPUBindGroupLayoutEntry => {
-        const visibility = GPUShaderStage.COMPUTE;
-        if (name === "picture") {
-          return { binding, visibility, storageTexture: { access: "write-only", format } };
-        }
-        const isWritten = stage === "inflate_rows" && name === "rows";
-        const type = name === "frame" ? "uniform" : isWritten ? "storage" : "read-only-storage";
-        return { binding, visibility, buffer: { type } };
-      }),
-    });
-  return { inflate_rows: layout("inflate_rows", INFLATE), unfilter_rows: layout("unfilter_rows", UNFILTER) };
 }
