@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
@@ -44,6 +45,8 @@ class Stages:
 
     def __init__(self, device: wgpu.GPUDevice) -> None:
         self._device = weakref.ref(device)
+        self._pipelines: dict[tuple[str, frozenset[tuple[str, bool | int | float]]], Any] = {}
+        self._lock = threading.Lock()
         self.bind_group_layouts = {
             stage: device.create_bind_group_layout(
                 label=f"rfb_gpu {stage}",
@@ -56,8 +59,29 @@ class Stages:
             for stage, kinds in self.BINDINGS.items()
         }
 
-    def compile(self, stage: str, constants: Mapping[str, bool | int | float]) -> wgpu.GPUComputePipeline:
-        """The pipeline of a stage, with these constants in front of its WGSL."""
+    def pipeline(
+        self, stage: str, constants: Mapping[str, bool | int | float] | None = None
+    ) -> wgpu.GPUComputePipeline:
+        """The pipeline of a stage, with these constants in front of its WGSL; compiled once. From any thread."""
+        variant = stage, frozenset((constants or {}).items())
+        with self._lock:
+            if variant not in self._pipelines:
+                self._pipelines[variant] = self._compile(stage, constants)
+            return self._pipelines[variant]
+
+    def bind_group(self, stage: str, *resources: Any) -> wgpu.GPUBindGroup:
+        """What a stage binds, in the order of its bindings; fits all its pipelines."""
+        device = self._device()
+        assert device is not None
+        return device.create_bind_group(
+            label=f"rfb_gpu {stage}",
+            layout=self.bind_group_layouts[stage],
+            entries=[{"binding": i, "resource": resource} for i, resource in enumerate(resources)],
+        )
+
+    def _compile(
+        self, stage: str, constants: Mapping[str, bool | int | float] | None
+    ) -> wgpu.GPUComputePipeline:
         device = self._device()
         assert device is not None
         label = f"rfb_gpu {stage}"

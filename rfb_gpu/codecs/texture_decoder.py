@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import weakref
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import wgpu
 
 from .passes import Profiler
+from .stages import Stages
 
-__all__ = ["TextureDecoder"]
+__all__ = ["TextureDecoder", "kinds"]
 
 _ALIGNMENT = 256
 
 
+def kinds(names: str) -> str:
+    """For :attr:`.Stages.BINDINGS`, from the names of what a stage binds, in order; "+" is written to."""
+    known = {"frame": "uniform", "+picture": "picture"}
+    return " ".join(
+        known.get(name, "storage" if name.startswith("+") else "read-only-storage") for name in names.split()
+    )
+
+
 class TextureDecoder(ABC):
-    """A decoder of files into textures of a device; a subclass decodes them.
+    """A decoder of files into textures of a device; a subclass decodes them, and says what its stages bind (see :func:`kinds`):
+    buffers by their names, and the picture.
 
     Arguments:
         device: its default limits suffice, no optional feature is needed.
@@ -23,10 +34,18 @@ class TextureDecoder(ABC):
             the device feature ``timestamp-query``.
     """
 
+    _STAGES: ClassVar[type[Stages]]
+    _BOUND: ClassVar[dict[str, str]]
+
     def __init__(self, device: wgpu.GPUDevice, *, profile: bool | str = False) -> None:
         if not isinstance(device, wgpu.GPUDevice):
             raise TypeError(f"device must be a wgpu.GPUDevice, not {type(device).__name__}")
         self._device = device
+        self._stages = self._STAGES.of(device)
+        self._bind_groups: dict[str, wgpu.GPUBindGroup] = {}
+        self._picture_bind_groups: weakref.WeakKeyDictionary[wgpu.GPUTexture, wgpu.GPUBindGroup] = (
+            weakref.WeakKeyDictionary()
+        )
         self._profiler = Profiler(device, profile) if profile else None
         self._buffers: dict[str, wgpu.GPUBuffer] = {}
         self._closed = False
@@ -81,9 +100,24 @@ class TextureDecoder(ABC):
             self._profiler.destroy()
             self._profiler = None
 
-    @abstractmethod
     def _forget_bind_groups(self) -> None:
-        """Buffers are other ones now."""
+        self._bind_groups.clear()
+        self._picture_bind_groups.clear()
+
+    def _bind_group(self, stage: str, picture: wgpu.GPUTexture) -> wgpu.GPUBindGroup:
+        names = [name.removeprefix("+") for name in self._BOUND[stage].split()]
+        takes_picture = "picture" in names
+        known = self._picture_bind_groups.get(picture) if takes_picture else self._bind_groups.get(stage)
+        if known is not None:
+            return known
+        group = self._stages.bind_group(
+            stage, *(picture.create_view() if name == "picture" else self._buffers[name] for name in names)
+        )
+        if takes_picture:
+            self._picture_bind_groups[picture] = group
+        else:
+            self._bind_groups[stage] = group
+        return group
 
     def _texture(self, width: int, height: int, out: wgpu.GPUTexture | None, usage: str) -> wgpu.GPUTexture:
         """``out`` if the picture fits it, or a new texture."""

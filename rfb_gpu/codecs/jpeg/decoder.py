@@ -7,9 +7,9 @@ CPU. Never trusts the bytes.
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 import simplejpeg
@@ -17,9 +17,9 @@ import wgpu
 from numpy.typing import NDArray
 
 from ..passes import Stage, submit
-from ..texture_decoder import TextureDecoder
-from ..wgsl import assemble, shader_module
-from .bitstream import CorruptJpegError, ForeignJpegError, JpegFile, Layout, parse
+from ..stages import Stages
+from ..texture_decoder import TextureDecoder, kinds
+from .bitstream import CorruptJpegError, ForeignJpegError, JpegFile, parse
 from .tables import AAN_SCALE, ZIGZAG, HuffmanTable
 
 __all__ = ["JpegDecoder"]
@@ -122,62 +122,16 @@ _CONSTANTS = ("LUMA_ACROSS", "LUMA_DOWN", "MCU_WIDTH", "MCU_HEIGHT", "BLOCKS_PER
 
 # By stage: what is bound, in the order of the shaders' bindings; "+" is written to.
 _BINDINGS = {
-    "huffman_decode": ("frame", "stream", "entries", "huffman", "+list", "+segments", "+entry_dc"),
-    "reconstruct_chroma": ("frame", "tables", "list", "segments", "entry_dc", "+chroma"),
-    "reconstruct": ("frame", "tables", "list", "segments", "entry_dc", "chroma", "+picture"),
+    "huffman_decode": "frame stream entries huffman +list +segments +entry_dc",
+    "reconstruct_chroma": "frame tables list segments entry_dc +chroma",
+    "reconstruct": "frame tables list segments entry_dc chroma +picture",
 }
 
 
-class _Stages:
-    """The compiled stages of a device, for all its decoders. Bind groups of a stage fit all variants of it."""
-
-    def __init__(self, device: wgpu.GPUDevice) -> None:
-        self._pipelines: dict[tuple[str, str], wgpu.GPUComputePipeline] = {}
-        self.layouts = {
-            stage: device.create_bind_group_layout(
-                label=f"rfb_gpu {stage}",
-                entries=[
-                    {"binding": i, "visibility": wgpu.ShaderStage.COMPUTE} | self._kind(name)
-                    for i, name in enumerate(names)
-                ],
-            )
-            for stage, names in _BINDINGS.items()
-        }
-
-    @staticmethod
-    def _kind(name: str) -> dict[str, dict[str, str]]:
-        if name == "+picture":
-            return {"storage_texture": {"access": "write-only", "format": "rgba8unorm"}}
-        if name == "frame":
-            return {"buffer": {"type": "uniform"}}
-        return {"buffer": {"type": "storage" if name.startswith("+") else "read-only-storage"}}
-
-    def pipeline(self, device: wgpu.GPUDevice, stage: str, layout: Layout) -> wgpu.GPUComputePipeline:
-        variant = (stage, layout.subsampling)
-        if variant not in self._pipelines:
-            constants = {name: layout.constants[name] for name in _CONSTANTS}
-            constants["ENTRIES_PER_WORKGROUP"] = _ENTRIES_PER_WORKGROUP
-            label = f"rfb_gpu {stage}"
-            self._pipelines[variant] = device.create_compute_pipeline(
-                label=label,
-                layout=device.create_pipeline_layout(bind_group_layouts=[self.layouts[stage]]),
-                compute={
-                    "module": shader_module(
-                        device, label, assemble(f"jpeg/{stage}.wgsl", constants), loops_end=True
-                    ),
-                    "entry_point": stage,
-                },
-            )
-        return self._pipelines[variant]
-
-
-_stages: weakref.WeakKeyDictionary[wgpu.GPUDevice, _Stages] = weakref.WeakKeyDictionary()
-
-
-def _stages_of(device: wgpu.GPUDevice) -> _Stages:
-    if device not in _stages:
-        _stages[device] = _Stages(device)
-    return _stages[device]
+class _Stages(Stages):
+    FOLDER = "jpeg"
+    TRUSTED = False
+    BINDINGS: ClassVar[dict[str, str]] = {stage: kinds(names) for stage, names in _BINDINGS.items()}
 
 
 @dataclass(frozen=True)
@@ -222,12 +176,11 @@ class JpegDecoder(TextureDecoder):
     for a file that libjpeg-turbo does not decode to RGB either: CMYK, 12-bit, lossless.
     """
 
+    _STAGES = _Stages
+    _BOUND = _BINDINGS
+
     def __init__(self, device: wgpu.GPUDevice, *, profile: bool | str = False) -> None:
         super().__init__(device, profile=profile)
-        self._bind_groups: dict[str, wgpu.GPUBindGroup] = {}
-        self._picture_bind_groups: weakref.WeakKeyDictionary[wgpu.GPUTexture, wgpu.GPUBindGroup] = (
-            weakref.WeakKeyDictionary()
-        )
         # What the buffers "huffman" and "tables" are made of.
         self._huffman: tuple[HuffmanTable, ...] = ()
         self._quantisers = b""
@@ -242,13 +195,14 @@ class JpegDecoder(TextureDecoder):
         self._upload(file)
 
         plan = _plan(file)
-        stages = _stages_of(self._device)
+        constants = {name: layout.constants[name] for name in _CONSTANTS}
+        constants["ENTRIES_PER_WORKGROUP"] = _ENTRIES_PER_WORKGROUP
         submit(
             self._device,
             [
                 Stage(
                     dispatch.stage,
-                    stages.pipeline(self._device, dispatch.stage, layout),
+                    self._stages.pipeline(dispatch.stage, constants),
                     self._bind_group(dispatch.stage, out),
                     dispatch.workgroups,
                 )
@@ -337,30 +291,3 @@ class JpegDecoder(TextureDecoder):
         elif is_new and name == "tables":
             self._quantisers = b""
         return is_new
-
-    def _forget_bind_groups(self) -> None:
-        self._bind_groups.clear()
-        self._picture_bind_groups.clear()
-
-    def _bind_group(self, stage: str, picture: wgpu.GPUTexture) -> wgpu.GPUBindGroup:
-        takes_picture = "+picture" in _BINDINGS[stage]
-        known = self._picture_bind_groups.get(picture) if takes_picture else self._bind_groups.get(stage)
-        if known is not None:
-            return known
-        names = [name.removeprefix("+") for name in _BINDINGS[stage]]
-        group = self._device.create_bind_group(
-            label=f"rfb_gpu {stage}",
-            layout=_stages_of(self._device).layouts[stage],
-            entries=[
-                {
-                    "binding": i,
-                    "resource": picture.create_view() if name == "picture" else self._buffers[name],
-                }
-                for i, name in enumerate(names)
-            ],
-        )
-        if takes_picture:
-            self._picture_bind_groups[picture] = group
-        else:
-            self._bind_groups[stage] = group
-        return group

@@ -152,7 +152,7 @@ class _Stages(Stages):
                 "COUNT_SYMBOLS": variant.counts_symbols,
                 "WIDE_POSITIONS": _ALL_POSITIONS if variant.is_wide else _WIDE_POSITIONS,
             }
-            self._compiled[variant] = tuple(self.compile(stage, constants) for stage in self.BINDINGS)
+            self._compiled[variant] = tuple(self.pipeline(stage, constants) for stage in self.BINDINGS)
         return self._compiled[variant]
 
 
@@ -480,13 +480,7 @@ class JpegEncoder(TextureEncoder, JpegSettings):
             plan.bind_groups.move_to_end(id(source))
             return known[1]
         view = source.create_view() if isinstance(source, wgpu.GPUTexture) else source
-
-        def group(stage: str, *resources: Any) -> wgpu.GPUBindGroup:
-            return self._device.create_bind_group(
-                layout=self._stages.bind_group_layouts[stage],
-                entries=[{"binding": i, "resource": resource} for i, resource in enumerate(resources)],
-            )
-
+        group = self._stages.bind_group
         groups = [
             [
                 [

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import io
-import weakref
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +14,7 @@ import wgpu
 
 from ..passes import Stage, submit
 from ..stages import Stages
-from ..texture_decoder import TextureDecoder
+from ..texture_decoder import TextureDecoder, kinds
 from .deflate import distance_table, literal_table
 from .file import STRIPE_ROWS, CorruptPngError, ForeignPngError, PngFile, parse
 
@@ -29,27 +28,17 @@ _STEP_BYTES, _LAG = 32, 2
 up to 6 bytes beyond, while up to 3 of that row wait for their word to be full."""
 
 
-class _Stages(Stages):
-    """By the bytes of a pixel, and whether they are colours' numbers."""
+# By stage: what is bound, in the order of the shaders' bindings; "+" is written to.
+_BINDINGS = {
+    "inflate_rows": "frame stream row_bits tables +rows",
+    "unfilter_rows": "frame rows palette +picture",
+}
 
+
+class _Stages(Stages):
     FOLDER = "png"
     TRUSTED = False
-    BINDINGS: ClassVar[dict[str, str]] = {
-        "inflate_rows": "uniform read-only-storage read-only-storage read-only-storage storage",
-        "unfilter_rows": "uniform read-only-storage read-only-storage picture",
-    }
-
-    def __init__(self, device: wgpu.GPUDevice) -> None:
-        super().__init__(device)
-        self._compiled: dict[tuple[str, int, bool], wgpu.GPUComputePipeline] = {}
-
-    def compiled(self, stage: str, channels: int, has_palette: bool) -> wgpu.GPUComputePipeline:
-        # The first one does not care.
-        variant = (stage, channels, has_palette) if stage == "unfilter_rows" else (stage, 3, False)
-        if variant not in self._compiled:
-            constants = {"CHANNELS": variant[1], "HAS_PALETTE": variant[2]}
-            self._compiled[variant] = self.compile(stage, constants)
-        return self._compiled[variant]
+    BINDINGS: ClassVar[dict[str, str]] = {stage: kinds(names) for stage, names in _BINDINGS.items()}
 
 
 class PngDecoder(TextureDecoder):
@@ -69,13 +58,8 @@ class PngDecoder(TextureDecoder):
     one that is not ours where Pillow is not installed.
     """
 
-    def __init__(self, device: wgpu.GPUDevice, *, profile: bool | str = False) -> None:
-        super().__init__(device, profile=profile)
-        self._stages = _Stages.of(device)
-        self._inflate_group: wgpu.GPUBindGroup | None = None
-        self._picture_groups: weakref.WeakKeyDictionary[wgpu.GPUTexture, wgpu.GPUBindGroup] = (
-            weakref.WeakKeyDictionary()
-        )
+    _STAGES = _Stages
+    _BOUND = _BINDINGS
 
     def _decode(self, data: bytes | bytearray | memoryview, out: wgpu.GPUTexture | None) -> wgpu.GPUTexture:
         try:
@@ -85,15 +69,15 @@ class PngDecoder(TextureDecoder):
         out = self._texture(file.width, file.height, out, "STORAGE_BINDING")
         self._upload(file)
         stripes = (-(-file.height // STRIPE_ROWS),)
-        variant = file.channels, file.palette is not None
+        # The first stage is the same for all.
+        constants = {"CHANNELS": file.channels, "HAS_PALETTE": file.palette is not None}
+        inflate = self._stages.pipeline("inflate_rows")
+        unfilter = self._stages.pipeline("unfilter_rows", constants)
         submit(
             self._device,
             [
-                Stage(name, self._stages.compiled(name, *variant), group, stripes)
-                for name, group in (
-                    ("inflate_rows", self._group_to_inflate()),
-                    ("unfilter_rows", self._group_to_unfilter(out)),
-                )
+                Stage("inflate_rows", inflate, self._bind_group("inflate_rows", out), stripes),
+                Stage("unfilter_rows", unfilter, self._bind_group("unfilter_rows", out), stripes),
             ],
             profiler=self._profiler,
         )
@@ -160,28 +144,3 @@ class PngDecoder(TextureDecoder):
         write(self._buffers["tables"], 0, tables)
         if file.palette is not None:
             write(self._buffers["palette"], 0, palette)
-
-    def _forget_bind_groups(self) -> None:
-        self._inflate_group = None
-        self._picture_groups.clear()
-
-    def _group(self, stage: str, *resources: Any) -> wgpu.GPUBindGroup:
-        return self._device.create_bind_group(
-            label=f"rfb_gpu {stage}",
-            layout=self._stages.bind_group_layouts[stage],
-            entries=[{"binding": i, "resource": each} for i, each in enumerate(resources)],
-        )
-
-    def _group_to_inflate(self) -> wgpu.GPUBindGroup:
-        if self._inflate_group is None:
-            names = ("frame", "stream", "row_bits", "tables", "rows")
-            self._inflate_group = self._group("inflate_rows", *[self._buffers[name] for name in names])
-        return self._inflate_group
-
-    def _group_to_unfilter(self, picture: wgpu.GPUTexture) -> wgpu.GPUBindGroup:
-        if picture not in self._picture_groups:
-            names = ("frame", "rows", "palette")
-            self._picture_groups[picture] = self._group(
-                "unfilter_rows", *[self._buffers[name] for name in names], picture.create_view()
-            )
-        return self._picture_groups[picture]

@@ -7,7 +7,6 @@ knows nothing of canvases.
 
 from __future__ import annotations
 
-import threading
 import time
 import weakref
 from collections.abc import Generator
@@ -81,18 +80,8 @@ class _Stages(Stages):
         "write_chunks": "uniform read-only-storage read-only-storage read-only-storage read-only-storage storage",
     }
 
-    def __init__(self, device: wgpu.GPUDevice) -> None:
-        super().__init__(device)
-        self._compiled: dict[tuple[str, int, bool], wgpu.GPUComputePipeline] = {}
-        self._lock = threading.Lock()
-
     def compiled(self, stage: str, channels: int, is_linear: bool = False) -> wgpu.GPUComputePipeline:
-        variant = stage, channels, is_linear
-        with self._lock:
-            if variant not in self._compiled:
-                constants = {"CHANNELS": channels, "LINEAR_SOURCE": is_linear}
-                self._compiled[variant] = self.compile(stage, constants)
-            return self._compiled[variant]
+        return self.pipeline(stage, {"CHANNELS": channels, "LINEAR_SOURCE": is_linear})
 
 
 class _Rows:
@@ -206,15 +195,9 @@ class _Slot:
         self._buffers.append(buffer)
         return buffer
 
-    def _group(self, stage: str, *resources: Any) -> wgpu.GPUBindGroup:
-        return self._device.create_bind_group(
-            layout=self._stages.bind_group_layouts[stage],
-            entries=[{"binding": i, "resource": each} for i, each in enumerate(resources)],
-        )
-
     def _stage(self, name: str, workgroups: int, *resources: Any) -> Stage:
         pipeline = self._stages.compiled(name, self.shape[2])
-        return Stage(name, pipeline, self._group(name, *resources), (workgroups,))
+        return Stage(name, pipeline, self._stages.bind_group(name, *resources), (workgroups,))
 
     def first_stage(
         self, source: wgpu.GPUTexture | wgpu.GPUTextureView, origin: tuple[int, int], is_linear: bool
@@ -228,7 +211,9 @@ class _Slot:
                 self._device.queue.write_buffer(way.frame, 0, numbers)
         if self._source is None or self._source[0]() is not source:
             view = source.create_view() if isinstance(source, wgpu.GPUTexture) else source
-            group = self._group("filter_rows", self.filtered.frame, view, *self._rows[:2], self.statistics)
+            group = self._stages.bind_group(
+                "filter_rows", self.filtered.frame, view, *self._rows[:2], self.statistics
+            )
             self._source = weakref.ref(source), group
         pipeline = self._stages.compiled("filter_rows", channels, is_linear)
         return Stage("filter_rows", pipeline, self._source[1], (height,))
