@@ -5,8 +5,10 @@
 Times are medians over ``--repeats`` frames in ms, taken in rounds over all cases so that a change of the GPU's clock meets all of
 them. ``gpu`` is the whole file on the GPU, all stages in one pass, by the GPU's own timestamps; the stages' own times are those of
 another encoder, which has each in a pass of its own. ``submit`` is the time in the call of ``encode`` and ``ready`` the time
-from that call until the bytes are there, both on an encoder without timestamps. All with the standard Huffman tables, as the
-peers have them, but for ``gpu_fitted`` and ``fitted``: time and bytes with tables that follow the scene. ``kB`` and ``PSNR`` are
+from that call until the bytes are there, both on an encoder without timestamps. ``collect`` is from the call's return until
+the bytes are there, on a GPU that has nothing else to do: what of it is more than ``gpu`` is the host's. All with the
+standard Huffman tables, as the peers have them, but for ``gpu_fitted`` and ``fitted``: time and bytes with tables that
+follow the scene. ``kB`` and ``PSNR`` are
 compared with libjpeg-turbo's (Pillow's) at the same quality and subsampling.
 
 ``--peers`` adds what is there of benchmarks/peers.py, in the same run.
@@ -190,6 +192,11 @@ class Case:
         load()
         timings = self.plain.encode(self.texture).result().timings
         self.add(submit=timings["submit"], ready=timings["ready"])
+        load.wait()
+        future = self.plain.encode(self.texture)
+        began = time.perf_counter()
+        future.result()
+        self.add(collect=time.perf_counter() - began)
         self.add(**peers.samples(self, load))
 
     def result(self) -> dict[str, Any]:
@@ -250,7 +257,7 @@ class Peers:
 
 def table(results: list[dict[str, Any]]) -> str:
     """The results as a Markdown table; times in ms."""
-    columns = ("gpu", *STAGES, "gpu_fitted", "submit", "ready", *PEERS)
+    columns = ("gpu", *STAGES, "gpu_fitted", "submit", "ready", "collect", *PEERS)
     times = [name for name in columns if any(name in r for r in results)]
     header = ["scene", "size", "sub", "q", *times, "kB", "vs libjpeg", "fitted", "PSNR", "vs libjpeg"]
     lines = [header, ["---"] * len(header)]
