@@ -334,9 +334,9 @@ def _checked_codes(lengths: Sequence[int]) -> NDArray[np.int64]:
     return _codes(np.array(lengths, np.int64))
 
 
-_LENGTH_BASES = np.array([3, 4, 5, 6, 7, 8, 9, 10, *(3 + (4 + i % 4 << i // 4) for i in range(4, 24)), 258])
-"""By symbol from 257 on: the shortest match (RFC 1951, 3.2.5)."""
-_LENGTH_EXTRAS = np.array([0] * 8 + [i // 4 for i in range(4, 24)] + [0])
+# By symbol from 257 on, of the shortest match.
+_SHORTEST = np.unique(_MATCH_SYMBOLS, return_index=True)[1]
+_LENGTH_BASES, _LENGTH_EXTRAS = 3 + _SHORTEST, _MATCH_EXTRA[_SHORTEST]
 _DISTANCE_EXTRAS = np.maximum(np.arange(30) // 2 - 1, 0)
 _DISTANCE_BASES = np.array([1 + i if i < 4 else 1 + (2 + i % 2 << i // 2 - 1) for i in range(30)])
 
