@@ -3,6 +3,7 @@
 import os
 
 import numpy as np
+import pytest
 import simplejpeg
 
 from rfb_gpu import JpegDecoder, JpegEncoder
@@ -62,3 +63,15 @@ def test_frames_of_changing_kind(device):
         in_flight.append((encoder.encode(texture, rect=rect), image, settings))
         while len(in_flight) > 2 or (in_flight and number == FRAMES - 1):
             check(*in_flight.pop(0))
+
+
+@pytest.mark.parametrize("quality", [80, 95])
+def test_flat_colours_do_not_jump_when_the_lossless_frame_comes(device, quality):
+    """2,048 colours, from the default quality on; at 50 they are off by up to 4."""
+    colours = np.random.default_rng(1).integers(0, 256, (32, 64, 3))
+    image = np.dstack([np.kron(colours, np.ones((16, 16, 1))), np.full((512, 1024), 255)]).astype(np.uint8)
+    encoder, decoder = JpegEncoder(device, quality, "444"), JpegDecoder(device)
+    shown = image_of(device, decoder.decode(encoder.encode(texture_of(device, image)).result().data))
+    assert np.abs(shown[..., :3].astype(int) - image[..., :3]).max() <= 1
+    encoder.close()
+    decoder.close()
