@@ -11,22 +11,33 @@ import wgpu
 from .passes import Profiler
 from .stages import Stages
 
-__all__ = ["TextureDecoder", "kinds"]
+__all__ = ["DecoderStages", "TextureDecoder"]
 
 _ALIGNMENT = 256
 
 
-def kinds(names: str) -> str:
-    """For :attr:`.Stages.BINDINGS`, from the names of what a stage binds, in order; "+" is written to."""
-    known = {"frame": "uniform", "+picture": "picture"}
-    return " ".join(
-        known.get(name, "storage" if name.startswith("+") else "read-only-storage") for name in names.split()
-    )
+class DecoderStages(Stages):
+    """Stages that read what a file says."""
+
+    TRUSTED = False
+    BOUND: ClassVar[dict[str, str]]
+    """By stage: the names of what is bound, in the order of the shader's bindings, "+" before what is written to. ``frame`` is a
+    uniform buffer, ``picture`` a texture, all others are storage buffers."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        known = {"frame": "uniform", "+picture": "picture"}
+        cls.BINDINGS = {
+            stage: " ".join(
+                known.get(name, "storage" if name.startswith("+") else "read-only-storage")
+                for name in names.split()
+            )
+            for stage, names in cls.BOUND.items()
+        }
 
 
 class TextureDecoder(ABC):
-    """A decoder of files into textures of a device; a subclass decodes them, and says what its stages bind (see :func:`kinds`):
-    buffers by their names, and the picture.
+    """A decoder of files into textures of a device; a subclass decodes them.
 
     Arguments:
         device: its default limits suffice, no optional feature is needed.
@@ -34,8 +45,7 @@ class TextureDecoder(ABC):
             the device feature ``timestamp-query``.
     """
 
-    _STAGES: ClassVar[type[Stages]]
-    _BOUND: ClassVar[dict[str, str]]
+    _STAGES: ClassVar[type[DecoderStages]]
 
     def __init__(self, device: wgpu.GPUDevice, *, profile: bool | str = False) -> None:
         if not isinstance(device, wgpu.GPUDevice):
@@ -105,7 +115,7 @@ class TextureDecoder(ABC):
         self._picture_bind_groups.clear()
 
     def _bind_group(self, stage: str, picture: wgpu.GPUTexture) -> wgpu.GPUBindGroup:
-        names = [name.removeprefix("+") for name in self._BOUND[stage].split()]
+        names = [name.removeprefix("+") for name in self._stages.BOUND[stage].split()]
         takes_picture = "picture" in names
         known = self._picture_bind_groups.get(picture) if takes_picture else self._bind_groups.get(stage)
         if known is not None:

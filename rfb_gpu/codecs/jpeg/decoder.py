@@ -17,8 +17,7 @@ import wgpu
 from numpy.typing import NDArray
 
 from ..passes import Stage, submit
-from ..stages import Stages
-from ..texture_decoder import TextureDecoder, kinds
+from ..texture_decoder import DecoderStages, TextureDecoder
 from .bitstream import CorruptJpegError, ForeignJpegError, JpegFile, parse
 from .tables import AAN_SCALE, ZIGZAG, HuffmanTable
 
@@ -120,18 +119,14 @@ def dequantisation_table(quantisers: NDArray[np.uint8]) -> bytes:
 # Of a layout's constants, those that shaders/decoder_frame.wgsl asks for.
 _CONSTANTS = ("LUMA_ACROSS", "LUMA_DOWN", "MCU_WIDTH", "MCU_HEIGHT", "BLOCKS_PER_MCU", "MCUS_PER_SEGMENT")
 
-# By stage: what is bound, in the order of the shaders' bindings; "+" is written to.
-_BINDINGS = {
-    "huffman_decode": "frame stream entries huffman +list +segments +entry_dc",
-    "reconstruct_chroma": "frame tables list segments entry_dc +chroma",
-    "reconstruct": "frame tables list segments entry_dc chroma +picture",
-}
 
-
-class _Stages(Stages):
+class _Stages(DecoderStages):
     FOLDER = "jpeg"
-    TRUSTED = False
-    BINDINGS: ClassVar[dict[str, str]] = {stage: kinds(names) for stage, names in _BINDINGS.items()}
+    BOUND: ClassVar[dict[str, str]] = {
+        "huffman_decode": "frame stream entries huffman +list +segments +entry_dc",
+        "reconstruct_chroma": "frame tables list segments entry_dc +chroma",
+        "reconstruct": "frame tables list segments entry_dc chroma +picture",
+    }
 
 
 @dataclass(frozen=True)
@@ -177,7 +172,6 @@ class JpegDecoder(TextureDecoder):
     """
 
     _STAGES = _Stages
-    _BOUND = _BINDINGS
 
     def __init__(self, device: wgpu.GPUDevice, *, profile: bool | str = False) -> None:
         super().__init__(device, profile=profile)

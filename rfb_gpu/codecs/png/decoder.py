@@ -13,8 +13,7 @@ import numpy as np
 import wgpu
 
 from ..passes import Stage, submit
-from ..stages import Stages
-from ..texture_decoder import TextureDecoder, kinds
+from ..texture_decoder import DecoderStages, TextureDecoder
 from .deflate import distance_table, literal_table
 from .file import STRIPE_ROWS, CorruptPngError, ForeignPngError, PngFile, parse
 
@@ -28,24 +27,19 @@ _STEP_BYTES, _LAG = 32, 2
 up to 6 bytes beyond, while up to 3 of that row wait for their word to be full."""
 
 
-# By stage: what is bound, in the order of the shaders' bindings; "+" is written to.
-_BINDINGS = {
-    "inflate_rows": "frame stream row_bits tables +rows",
-    "unfilter_rows": "frame rows palette +picture",
-}
-
-
-class _Stages(Stages):
+class _Stages(DecoderStages):
     FOLDER = "png"
-    TRUSTED = False
-    BINDINGS: ClassVar[dict[str, str]] = {stage: kinds(names) for stage, names in _BINDINGS.items()}
+    BOUND: ClassVar[dict[str, str]] = {
+        "inflate_rows": "frame stream row_bits tables +rows",
+        "unfilter_rows": "frame rows palette +picture",
+    }
 
 
 class PngDecoder(TextureDecoder):
     """Decodes PNG files into textures of a device.
 
     Arguments:
-        device: its default limits suffice for up to 40 megapixels, no optional feature is needed.
+        device: its default limits suffice for up to 30 megapixels, no optional feature is needed.
         profile: time the work on the GPU, for :meth:`timings`: True as a whole, ``"stages"`` each stage in a pass of its own; needs
             the device feature ``timestamp-query``.
 
@@ -59,7 +53,6 @@ class PngDecoder(TextureDecoder):
     """
 
     _STAGES = _Stages
-    _BOUND = _BINDINGS
 
     def _decode(self, data: bytes | bytearray | memoryview, out: wgpu.GPUTexture | None) -> wgpu.GPUTexture:
         try:
