@@ -354,7 +354,8 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         """Handles all messages that have arrived, and only then draws: the draw shows the newest of many moves."""
         if mail := self._rfb_mail.take():
             for content, link in mail:
-                self._rfb_receive(content, link)
+                for each in content if isinstance(content, list) else [content]:
+                    self._rfb_receive(each, link)
             self._rfb_flush()
 
     def _rfb_on_socket_message(self, content: Any, link: Link) -> None:

@@ -109,13 +109,20 @@ export class AckBatcher {
   #settle(id: number): void {
     this.#frame = Math.max(this.#frame, id);
     if (4 * (this.#shown + this.#dropped) >= this.window) {
-      this.#flush();
+      this.#acknowledge();
     } else {
-      this.#timer ??= this.timers.set(() => this.#flush(), ACK_DELAY_MS);
+      this.#timer ??= this.timers.set(() => this.#acknowledge(), ACK_DELAY_MS);
     }
   }
 
-  #flush(): void {
+  /** Acknowledges what waits for it: something else is about to be sent, and the two go together. */
+  flush(): void {
+    if (this.#timer !== null) {
+      this.#acknowledge();
+    }
+  }
+
+  #acknowledge(): void {
     const ack: AckMessage = {
       type: "ack",
       frame: this.#frame,

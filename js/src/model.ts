@@ -178,6 +178,7 @@ export class CanvasModel implements ViewOwner, RoadOwner {
       this.#lastResize = event;
     }
     if (!this.#ended) {
+      this.#acks.flush();
       this.#conversation.send({ type: "event", event });
     }
   }

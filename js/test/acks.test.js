@@ -69,6 +69,19 @@ test("a quarter of a window goes at once, less than that after the delay", () =>
   assert.equal(sent.length, 2, "the timer went with the acknowledgement");
 });
 
+test("an acknowledgement that waits goes with what else is sent, and none is made up", () => {
+  const { acks, sent, tick } = batcher(16);
+  acks.received(1, 0);
+  acks.flush();
+  assert.equal(sent.length, 0, "nothing was shown yet");
+  acks.shown(1, 0, 1);
+  acks.flush();
+  acks.flush();
+  assert.equal(sent.length, 1);
+  tick();
+  assert.equal(sent.length, 1);
+});
+
 test("superseded frames travel with the newer one, and count", () => {
   const { acks, sent, timers } = batcher(4);
   for (const id of [1, 2, 3]) {

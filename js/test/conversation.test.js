@@ -9,14 +9,18 @@ const FACTS = {
   frontend: "0.0.0",
 };
 
-test("hello is number 0 of its epoch, and the rest counts up", () => {
+const soon = () => new Promise((done) => setTimeout(done));
+
+test("hello is number 0 of its epoch, and the rest counts up", async () => {
   const sent = [];
-  const talk = new Conversation((message) => sent.push(message), "me");
+  const talk = new Conversation((content) => sent.push(content), "me");
   talk.hello(FACTS);
   talk.send({ type: "visibility", visible: true });
+  await soon();
   talk.send({ type: "visibility", visible: false });
   talk.hello(FACTS);
   talk.send({ type: "visibility", visible: true });
+  await soon();
   assert.deepEqual(
     sent.map(({ type, view, epoch, seq }) => [type, view, epoch, seq]),
     [
@@ -28,6 +32,25 @@ test("hello is number 0 of its epoch, and the rest counts up", () => {
     ],
   );
   assert.deepEqual(sent[0], { type: "hello", version: 1, ...FACTS, view: "me", epoch: 1, seq: 0 });
+});
+
+test("what is said within one task goes together, hello and goodbye go at once", async () => {
+  const sent = [];
+  const types = (content) => (Array.isArray(content) ? content.map(({ type }) => type) : content.type);
+  const talk = new Conversation((content) => sent.push(types(content)));
+  talk.hello(FACTS);
+  assert.deepEqual(sent, ["hello"]);
+  talk.send({ type: "visibility", visible: true });
+  talk.send({ type: "road", reason: "" });
+  await soon();
+  talk.send({ type: "visibility", visible: false });
+  await soon();
+  assert.deepEqual(sent, ["hello", ["visibility", "road"], "visibility"]);
+  talk.send({ type: "visibility", visible: true });
+  talk.bye();
+  assert.deepEqual(sent.slice(3), [["visibility", "bye"]]);
+  await soon();
+  assert.equal(sent.length, 4);
 });
 
 test("nothing is said before hello or after goodbye, until the next hello", () => {

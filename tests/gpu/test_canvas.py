@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import io
 import itertools
@@ -37,6 +38,7 @@ class Page:
         self.leads = {}
         self.shown = []  # when drawn, when here, message
         self.epoch = self.seq = 0
+        self.outbox = None
         self.messages, self.frames = [], []
         self.lost = False
         self.refuse = -1  # the frame that is not shown
@@ -89,7 +91,18 @@ class Page:
     def send(self, **fields):
         message = {"view": self.view, "epoch": self.epoch, "seq": self.seq, **fields}
         self.seq += 1
-        self.canvas._handle_custom_msg(message, [])
+        if self.outbox is None:
+            self.canvas._handle_custom_msg(message, [])
+        else:
+            self.outbox.append(message)
+
+    @contextlib.contextmanager
+    def together(self):
+        """What is said within goes as one message of the host, as from one task of a page."""
+        self.outbox = []
+        yield
+        content, self.outbox = self.outbox, None
+        self.canvas._handle_custom_msg(content, [])
 
     def hello(self, **fields):
         self.epoch, self.seq = self.epoch + 1, 0
@@ -110,8 +123,9 @@ class Page:
 
     def open(self, width=120, height=90):
         self.hello()
-        self.resize(width, height)
-        self.send(type="visibility", visible=True)
+        with self.together():
+            self.resize(width, height)
+            self.send(type="visibility", visible=True)
 
     def ack(self):
         if self.frames:
@@ -1533,9 +1547,10 @@ def test_events_without_what_programs_need_are_dropped_and_the_next_is_handled(r
         canvas.add_event_handler(lambda e: seen.append(e["event_type"]), "*")
         page.event(type="wheel", x=1.0, y=1.0)
         page.event(type="pointer_down", x=None, y=1.0)
-        page.event(type="key_down")
-        page.event(type="pointer_up", x=1.0, y=10**400)
-        page.event(type="pointer_up", x=1.0, y=2.0, button=1)
+        with page.together():
+            page.event(type="key_down")
+            page.event(type="pointer_up", x=1.0, y=10**400)
+            page.event(type="pointer_up", x=1.0, y=2.0, button=1)
         await asyncio.sleep(0.2)
         assert [kind for kind in seen if kind != "resize"] == ["pointer_up"]
 
