@@ -360,7 +360,7 @@ globalThis.benchmark = (() => {
       canvas.height = height
       document.body.append(canvas)
     }
-    return { type: 'frame', id: number, codec, width, height, bytes, fit: 'exact', final: false }
+    return { type: 'frame', id: number, codec, width, height, bytes, fit: 'exact', final: false, alpha: null }
   }
 
   /** The canvas's own texture, still in the task that drew to it, as tightly packed RGB. */

@@ -146,6 +146,8 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             does.
         encoder: ``"auto"``: the GPU, unless the adapter is a CPU; or ``"gpu"`` or ``"cpu"``.
         decoder: in the page. ``"auto"``: WebGPU where there is a GPU, else the browser's own; or ``"webgpu"`` or ``"browser"``.
+        alpha: ``"opaque"``, or ``"premultiplied"``: where alpha is below 1, what lies behind the canvas in the page shows through.
+            Colours are multiplied with alpha, as those of a pygfx scene without a background are.
         lossless_delay: seconds without a draw after which the last frame is sent without loss; None: never.
         max_buffered_frames: how many frames a page may have unacknowledged; None: as many as it turns out to need.
         live: draws and handles events on a thread of its own, so also while a cell runs. What a program must mind then
@@ -190,6 +192,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         subsampling: str = "444",
         encoder: str = "auto",
         decoder: str = "auto",
+        alpha: str = "opaque",
         lossless_delay: float | None = 0.3,
         latency_budget: float | None = 0.1,
         max_buffered_frames: int | None = None,
@@ -202,6 +205,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         _check_choice("subsampling", subsampling, SUBSAMPLINGS)
         _check_choice("encoder", encoder, ("auto", "gpu", "cpu"))
         _check_choice("decoder", decoder, ("auto", "webgpu", "browser"))
+        _check_choice("alpha", alpha, ("opaque", "premultiplied"))
         _check_choice("transport", transport, TRANSPORTS)
         if lossless_delay is not None and not (
             isinstance(lossless_delay, (int, float)) and 0 <= lossless_delay < math.inf  # type: ignore[redundant-expr]
@@ -248,6 +252,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._decoder = decoder
         self._rfb_policy = policy
         self._rfb_encoder_preference = encoder
+        self._rfb_has_alpha = alpha == "premultiplied"
         self._rfb_is_lossless = is_lossless
         self._rfb_codec_choice = CodecChoice(latency_budget) if codec == "auto" and not is_lossless else None
         self._rfb_lossless_delay = lossless_delay
@@ -913,6 +918,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             window=self._rfb_views.window(view),
             view=view,
             part=part,
+            alpha=frame.alpha_start if self._rfb_has_alpha else None,
         )
         self._rfb_roads.send(message, frame.view, self._rfb_views, self.send, view)
 
@@ -925,7 +931,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
     def _rfb_array_encoder(self, codec: str) -> CpuEncoder:
         if codec not in self._rfb_array_encoders:
-            self._rfb_array_encoders[codec] = CpuEncoder(None, codec)
+            self._rfb_array_encoders[codec] = CpuEncoder(None, codec, has_alpha=self._rfb_has_alpha)
         encoder = self._rfb_array_encoders[codec]
         encoder.quality, encoder.subsampling, encoder.scale = self._rfb_policy.settings
         return encoder
@@ -1247,6 +1253,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             "method": "bitmap",
             "formats": ["rgba-u8", "bgra-u8"],
             "encoder": self._rfb_encoder_preference,
+            "has_alpha": self._rfb_has_alpha,
             "encoding": self._rfb_policy.settings,
             "lossless": self._rfb_is_lossless,
         }

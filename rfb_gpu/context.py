@@ -44,6 +44,7 @@ class EncodingContext(WgpuContextToBitmap):
         self._texture: wgpu.GPUTexture | None
         self._texture_is_stale = False
         self._preference: str = present_info["encoder"]
+        self._has_alpha: bool = present_info["has_alpha"]
         self.encoding = Settings(*present_info["encoding"])
         """How the next frames are encoded."""
         self._encoder: Encoder | None = None
@@ -84,7 +85,7 @@ class EncodingContext(WgpuContextToBitmap):
         if self.device is None or self._encoder is None or isinstance(self._encoder, CpuEncoder):
             return False
         self._encoder.close()
-        self._encoder = CpuEncoder(self.device, "jpeg")
+        self._encoder = CpuEncoder(self.device, "jpeg", has_alpha=self._has_alpha)
         self.encoder_reason = f"the GPU encoder failed: {error}".splitlines()[0][:200]
         return True
 
@@ -106,7 +107,11 @@ class EncodingContext(WgpuContextToBitmap):
         if self._lossless is None:
             on_cpu = self._lossless_on_cpu or isinstance(self._encoder, CpuEncoder)
             slots = 2 if self._is_lossless else 1  # one takes 10 bytes a pixel
-            self._lossless = CpuEncoder(device, "png") if on_cpu else PngEncoder(device, slots=slots)
+            if on_cpu:
+                self._lossless = CpuEncoder(device, "png", has_alpha=self._has_alpha)
+            else:
+                channels = "premultiplied" if self._has_alpha else "rgb"
+                self._lossless = PngEncoder(device, channels, slots=slots)
         return self._lossless
 
     def lossless_fall_back(self, error: BaseException) -> bool:
@@ -136,10 +141,18 @@ class EncodingContext(WgpuContextToBitmap):
         if self.device is not config["device"] or self._encoder is None:
             self._drop_texture()
             self._close_encoders()
-            self._encoder, self.encoder_reason = choose(config["device"], self._preference)
+            self._encoder, self.encoder_reason = choose(
+                config["device"], self._preference, has_alpha=self._has_alpha
+            )
             lossless = self._lossless_encoder(config["device"])
             if isinstance(lossless, PngEncoder):
                 lossless.prepare(config["format"])
+
+    def _get_capabilities(self) -> dict[str, Any]:
+        capabilities = super()._get_capabilities()
+        if self._present_info["has_alpha"]:
+            capabilities["alpha_modes"] = ["opaque", "premultiplied"]
+        return capabilities
 
     def _unconfigure(self) -> None:
         super()._unconfigure()

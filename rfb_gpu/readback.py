@@ -73,6 +73,15 @@ class GPUFuture(Generic[T]):
             raise self._error
         return self._value
 
+    def wait(self) -> Generator[Wait, None, T]:
+        """The result, for the steps of another future: ``value = yield from future.wait()``."""
+        while not self.done():
+            waiting_for, number = self._waiting_for, self._waits
+            if waiting_for is not None:
+                yield waiting_for
+            self._advance(number)
+        return self.result()
+
     def exception(self) -> BaseException | None:
         """The error of a future that is done, or None."""
         return self._error

@@ -3,12 +3,14 @@
  * A presenter never asks for frames, and never sees an element other than the canvas that it draws to.
  */
 
-import { JpegError } from "./decoders/bitstream";
-import { BrowserDecoder, type Decoded, decodeToBitmap } from "./decoders/browser";
+import { AlphaJpegDecoder } from "./decoders/alpha";
+import { ForeignJpegError, JpegError } from "./decoders/bitstream";
+import { BrowserDecoder, context2d, type Decoded, decodeToBitmap } from "./decoders/browser";
+import { GrowingTexture } from "./decoders/growing-texture";
 import { JpegDecoder } from "./decoders/jpeg";
 import { PngDecoder } from "./decoders/png";
 import { PngError } from "./decoders/png-file";
-import type { PictureFormat } from "./decoders/stages";
+import { Compiled, type PictureFormat } from "./decoders/stages";
 import { type Gpu, once } from "./device";
 import type { DecoderName, Fit, Frame, RoadName } from "./protocol";
 import blitWgsl from "./shaders/blit.wgsl";
@@ -48,6 +50,7 @@ export class BrowserPresenter implements Presenter {
   readonly name = "browser";
   readonly #decoder = new BrowserDecoder();
   #picture: Decoded | null = null;
+  #hasAlpha = false;
   #closed = false;
 
   get method(): string {
@@ -61,23 +64,27 @@ export class BrowserPresenter implements Presenter {
       this.#picture?.close();
     }
     this.#picture = picture;
+    this.#hasAlpha = frame.alpha !== null;
     if (this.#closed) {
       this.close();
     }
   }
 
   /** The picture kept with a part over it, on a canvas of its own, and the part closed. */
-  #laidOver(part: Decoded, { width, height }: Frame, y: number): Decoded {
+  #laidOver(part: Decoded, { width, height, alpha }: Frame, y: number): Decoded {
+    const hasAlpha = alpha !== null;
     try {
       let picture = this.#picture;
       if (!(picture?.source instanceof OffscreenCanvas)) {
         const source = new OffscreenCanvas(width, height);
         if (picture) {
-          context2d(source).drawImage(picture.source, 0, 0);
+          context2d(source, hasAlpha).drawImage(picture.source, 0, 0);
         }
         picture = { source, width, height, close: () => {} };
       }
-      context2d(picture.source as OffscreenCanvas).drawImage(part.source, 0, y);
+      const context = context2d(picture.source as OffscreenCanvas, hasAlpha);
+      context.clearRect(0, y, width, part.height);
+      context.drawImage(part.source, 0, y);
       return picture;
     } finally {
       part.close();
@@ -85,11 +92,9 @@ export class BrowserPresenter implements Presenter {
   }
 
   draw(canvas: HTMLCanvasElement): void {
-    const context = canvas.getContext("2d", { alpha: false });
-    if (!context) {
-      throw new Error("the browser gave no 2d context");
-    }
     if (this.#picture) {
+      const context = context2d(canvas, this.#hasAlpha);
+      context.globalCompositeOperation = "copy";
       context.drawImage(this.#picture.source, 0, 0);
     }
   }
@@ -103,30 +108,21 @@ export class BrowserPresenter implements Presenter {
   }
 }
 
-function context2d(canvas: OffscreenCanvas): OffscreenCanvasRenderingContext2D {
-  const context = canvas.getContext("2d", { alpha: false });
-  if (!context) {
-    throw new Error("the browser gave no 2d context");
-  }
-  return context;
-}
-
-/** Textures grow in steps of this many pixels, so that dragging a corner does not make one for each frame. */
-const TEXTURE_STEP = 256;
-
 /** With our own decoder, on the GPU. What that does not read goes through the browser's decoder to the same texture. */
 export class GpuPresenter implements Presenter {
   readonly name = "webgpu";
   readonly method = "";
   readonly #device: GPUDevice;
   readonly #jpeg: JpegDecoder;
+  readonly #alphaJpeg: Compiled<"alpha", AlphaJpegDecoder>;
   readonly #png: PngDecoder;
   readonly #format: GPUTextureFormat;
   /** Where the device cannot make pictures in the format of its canvases. Else they are copied, which no GPU is slow at. */
   readonly #blit: GPURenderPipeline | null;
   readonly #contexts = new WeakMap<HTMLCanvasElement, GPUCanvasContext>();
-  #texture: GPUTexture | null = null;
-  #bindings: GPUBindGroup | null = null;
+  readonly #texture: GrowingTexture;
+  #bindings: { texture: GPUTexture; group: GPUBindGroup } | null = null;
+  #hasAlpha = false;
   #pictureWidth = 0;
   #pictureHeight = 0;
 
@@ -145,12 +141,23 @@ export class GpuPresenter implements Presenter {
   private constructor(gpu: Gpu, jpeg: JpegDecoder, format: PictureFormat, blit: GPURenderPipeline | null) {
     this.#device = gpu.device;
     this.#jpeg = jpeg;
+    this.#alphaJpeg = new Compiled(() => AlphaJpegDecoder.create(gpu, format));
     this.#png = new PngDecoder(gpu, format);
     if (!gpu.isSoftware) {
       this.prepare().catch((error) => console.warn("rfb_gpu:", error));
     }
     this.#format = format;
     this.#blit = blit;
+    this.#texture = new GrowingTexture(gpu.device, {
+      label: "rfb_gpu picture",
+      format,
+      // The last two are what copyExternalImageToTexture asks of its destination.
+      usage:
+        GPUTextureUsage.STORAGE_BINDING |
+        (blit ? GPUTextureUsage.TEXTURE_BINDING : GPUTextureUsage.COPY_SRC) |
+        GPUTextureUsage.COPY_DST |
+        GPUTextureUsage.RENDER_ATTACHMENT,
+    });
   }
 
   /** Resolves when no kind of frame that our encoders make by themselves waits for a shader any more. */
@@ -163,6 +170,7 @@ export class GpuPresenter implements Presenter {
     if (frame.width > limit || frame.height > limit) {
       throw new Error(`the frame is ${frame.width} x ${frame.height} pixels, this GPU's limit is ${limit}`);
     }
+    this.#hasAlpha = frame.alpha !== null;
     try {
       this.#decodeHere(frame);
       return;
@@ -177,23 +185,30 @@ export class GpuPresenter implements Presenter {
       const texture = this.#target(frame.width, frame.height);
       const { source, width, height } = picture;
       const origin = [0, frame.part?.y ?? 0];
-      this.#device.queue.copyExternalImageToTexture({ source }, { texture, origin }, [width, height]);
+      const destination = { texture, origin, premultipliedAlpha: this.#hasAlpha };
+      this.#device.queue.copyExternalImageToTexture({ source }, destination, [width, height]);
     } finally {
       picture.close();
     }
   }
 
-  #decodeHere({ bytes, codec, part, width, height }: Frame): void {
+  #decodeHere({ bytes, codec, part, width, height, alpha }: Frame): void {
     const target = () => this.#target(width, height);
     if (codec === "png") {
-      this.#png.decode(bytes, width, part?.rows ?? height, target, part?.y);
+      this.#png.decode(bytes, width, part?.rows ?? height, target, part?.y, alpha !== null);
+    } else if (alpha) {
+      const decoder = this.#alphaJpeg.get("alpha");
+      if (!decoder) {
+        throw new ForeignJpegError("the decoder for alpha is being compiled");
+      }
+      decoder.decode(bytes, alpha, width, height, target);
     } else {
       this.#jpeg.decode(bytes, width, height, target);
     }
   }
 
   draw(canvas: HTMLCanvasElement): void {
-    const picture = this.#texture;
+    const picture = this.#texture.current;
     if (!picture || canvas.width !== this.#pictureWidth || canvas.height !== this.#pictureHeight) {
       return;
     }
@@ -204,7 +219,7 @@ export class GpuPresenter implements Presenter {
         colorAttachments: [{ view: texture.createView(), loadOp: "clear", storeOp: "store" }],
       });
       pass.setPipeline(this.#blit);
-      pass.setBindGroup(0, this.#bindings);
+      pass.setBindGroup(0, this.#groupFor(picture, this.#blit));
       pass.draw(3);
       pass.end();
     } else {
@@ -219,40 +234,26 @@ export class GpuPresenter implements Presenter {
 
   close(): void {
     this.#jpeg.close();
+    this.#alphaJpeg.made("alpha")?.close();
     this.#png.close();
-    this.#texture?.destroy();
-    this.#texture = this.#bindings = null;
+    this.#texture.destroy();
+    this.#bindings = null;
   }
 
-  /** The texture that holds the picture, in its top-left corner. Grown when needed, never shrunk. */
+  /** The texture that holds the picture. */
   #target(width: number, height: number): GPUTexture {
-    if (!this.#texture || this.#texture.width < width || this.#texture.height < height) {
-      const limit = this.#device.limits.maxTextureDimension2D;
-      const grown = (side: number, old = 0) =>
-        Math.min(limit, Math.max(old, Math.ceil(side / TEXTURE_STEP) * TEXTURE_STEP));
-      const size = [grown(width, this.#texture?.width), grown(height, this.#texture?.height)];
-      this.#texture?.destroy();
-      this.#texture = this.#device.createTexture({
-        label: "rfb_gpu picture",
-        size,
-        format: this.#format,
-        // The last two are what copyExternalImageToTexture asks of its destination.
-        usage:
-          GPUTextureUsage.STORAGE_BINDING |
-          (this.#blit ? GPUTextureUsage.TEXTURE_BINDING : GPUTextureUsage.COPY_SRC) |
-          GPUTextureUsage.COPY_DST |
-          GPUTextureUsage.RENDER_ATTACHMENT,
-      });
-      this.#bindings =
-        this.#blit &&
-        this.#device.createBindGroup({
-          layout: this.#blit.getBindGroupLayout(0),
-          entries: [{ binding: 0, resource: this.#texture.createView() }],
-        });
-    }
     this.#pictureWidth = width;
     this.#pictureHeight = height;
-    return this.#texture;
+    return this.#texture.reserve(width, height);
+  }
+
+  #groupFor(texture: GPUTexture, blit: GPURenderPipeline): GPUBindGroup {
+    if (this.#bindings?.texture !== texture) {
+      const entries = [{ binding: 0, resource: texture.createView() }];
+      const group = this.#device.createBindGroup({ layout: blit.getBindGroupLayout(0), entries });
+      this.#bindings = { texture, group };
+    }
+    return this.#bindings.group;
   }
 
   #context(canvas: HTMLCanvasElement): GPUCanvasContext {
@@ -266,7 +267,7 @@ export class GpuPresenter implements Presenter {
         device: this.#device,
         format: this.#blit ? navigator.gpu.getPreferredCanvasFormat() : this.#format,
         usage: GPUTextureUsage.RENDER_ATTACHMENT | GPUTextureUsage.COPY_DST,
-        alphaMode: "opaque",
+        alphaMode: this.#hasAlpha ? "premultiplied" : "opaque",
       });
       this.#contexts.set(canvas, fresh);
       context = fresh;

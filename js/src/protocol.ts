@@ -85,6 +85,11 @@ export interface FrameHeader {
   view: string | null;
   /** Null: the file is the whole picture. */
   part: Part | null;
+  /**
+   * Null: the picture is opaque. Else its colour is multiplied with alpha, which a PNG has in it and a JPEG as a second one, from this
+   * byte on.
+   */
+  alpha: number | null;
 }
 
 /** Rows of a picture, over its whole width. They build on a full frame and on the parts of it that came before. */
@@ -155,7 +160,8 @@ export function parseKernelMessage(content: unknown): KernelMessage | null {
         !isSide(m.width) ||
         !isSide(m.height) ||
         !(m.codec === "jpeg" || m.codec === "png") ||
-        !(m.part === undefined || isPart(m.part, m.height))
+        !(m.part === undefined || isPart(m.part, m.height)) ||
+        !(m.alpha === undefined || isCount(m.alpha))
       ) {
         return null;
       }
@@ -171,6 +177,7 @@ export function parseKernelMessage(content: unknown): KernelMessage | null {
         window: asWindow(m.window),
         view: typeof m.view === "string" ? m.view : null,
         part: m.part ?? null,
+        alpha: m.alpha ?? null,
       };
     case "lead":
       return typeof m.view === "string" && isCount(m.id) ? { type: "lead", view: m.view, id: m.id } : null;

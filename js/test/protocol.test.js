@@ -15,7 +15,7 @@ const FRAME = {
 };
 
 test("a frame is read, and what is optional has a default", () => {
-  assert.deepEqual(parseKernelMessage(FRAME), { ...FRAME, view: null, part: null });
+  assert.deepEqual(parseKernelMessage(FRAME), { ...FRAME, view: null, part: null, alpha: null });
   const { fit, scale, final, window, ...least } = FRAME;
   assert.deepEqual(parseKernelMessage(least), {
     ...least,
@@ -25,6 +25,7 @@ test("a frame is read, and what is optional has a default", () => {
     window: null,
     view: null,
     part: null,
+    alpha: null,
   });
   const part = { y: 400, rows: 80, base: 2, index: 0 };
   assert.deepEqual(parseKernelMessage({ ...FRAME, part }).part, part);

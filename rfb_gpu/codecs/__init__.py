@@ -9,7 +9,7 @@ import wgpu
 
 from .cpu import CpuEncoder
 from .frame import EncodedFrame, Encoder
-from .jpeg import CorruptJpegError, ForeignJpegError, JpegDecoder, JpegEncoder, JpegError
+from .jpeg import AlphaJpegEncoder, CorruptJpegError, ForeignJpegError, JpegDecoder, JpegEncoder, JpegError
 from .png import CorruptPngError, ForeignPngError, PngDecoder, PngEncoder, PngError
 
 __all__ = [
@@ -33,8 +33,8 @@ PREFERENCES = ("auto", "gpu", "cpu")
 
 
 def choose(
-    device: wgpu.GPUDevice, preference: str = "auto", *, quality: int = 80, subsampling: str = "444"
-) -> tuple[JpegEncoder | CpuEncoder, str]:
+    device: wgpu.GPUDevice, preference: str = "auto", *, has_alpha: bool = False
+) -> tuple[JpegEncoder | AlphaJpegEncoder | CpuEncoder, str]:
     """The JPEG encoder for a device, and in one line why it is that one.
 
     ``"auto"`` takes the GPU, unless the adapter is a processor that only plays one (lavapipe, SwiftShader): there, a library
@@ -53,5 +53,5 @@ def choose(
         is_cpu = preference == "cpu"
         what = f"encoder={preference!r} was asked for"
     if is_cpu:
-        return CpuEncoder(device, "jpeg", quality, subsampling), what
-    return JpegEncoder(device, quality, subsampling, slots=2), what
+        return CpuEncoder(device, "jpeg", has_alpha=has_alpha), what
+    return (AlphaJpegEncoder if has_alpha else JpegEncoder)(device, slots=2), what

@@ -20,7 +20,9 @@ from rendercanvas.core.encoders import encode_png
 
 from ..readback import GPUFuture
 from .frame import EncodedFrame
+from .jpeg.alpha import ALPHA_QUALITY
 from .jpeg.settings import JpegSettings
+from .premultiplied import with_colour_of_alpha
 from .source import Part, check_source
 
 __all__ = ["CpuEncoder"]
@@ -37,6 +39,7 @@ class CpuEncoder(JpegSettings):
         quality: 1 to 100, for JPEG.
         subsampling: ``"444"``, ``"422"``, ``"420"`` or ``"gray"``, for JPEG.
         scale: 1, 2 or 4, for JPEG: of so many pixels by so many, one is made.
+        has_alpha: the colours are multiplied with alpha, which is encoded too: as a second JPEG behind the first, or in the PNG.
         slots: how many textures can be in flight. Encoding one more waits for the oldest. More than one hardly adds frames where a
             processor draws, and each adds the time of a frame until it is there.
     """
@@ -49,6 +52,7 @@ class CpuEncoder(JpegSettings):
         subsampling: str = "444",
         *,
         scale: int = 1,
+        has_alpha: bool = False,
         slots: int = 1,
     ) -> None:
         if codec not in ("jpeg", "png"):
@@ -58,6 +62,7 @@ class CpuEncoder(JpegSettings):
         self.quality = quality
         self.subsampling = subsampling
         self.scale = scale
+        self._has_alpha = has_alpha
         self._slot_count = slots
         self._free: list[wgpu.GPUBuffer] = []
         self._in_flight: deque[GPUFuture[EncodedFrame]] = deque()
@@ -112,7 +117,7 @@ class CpuEncoder(JpegSettings):
             )
         self._make_room()
         settings = self._settings()
-        work = self._thread.submit(_compress, array.copy(), "RGBA", settings)
+        work = self._thread.submit(_compress, array.copy(), "rgba8unorm", settings)
         timings = {"submit": time.perf_counter() - began}
         return self._start(self._wait(work, array.shape[1], array.shape[0], settings, began, timings))
 
@@ -162,8 +167,8 @@ class CpuEncoder(JpegSettings):
 
     def _settings(self) -> _Settings:
         if self._codec == "png":
-            return _Settings("png", 100, "444", 1)
-        return _Settings("jpeg", self._quality, self._subsampling, self._scale)
+            return _Settings("png", 100, "444", 1, self._has_alpha)
+        return _Settings("jpeg", self._quality, self._subsampling, self._scale, self._has_alpha)
 
     def _download(
         self,
@@ -176,14 +181,13 @@ class CpuEncoder(JpegSettings):
         timings: dict[str, float],
     ) -> Generator[Any, None, EncodedFrame]:
         width, height = size
-        order = texture_format[:4].upper()
         try:
             yield (promise := buffer.map_async("READ_NOSYNC"))
             promise.sync_wait()  # raises, should the map have failed
             mapped = buffer.read_mapped(copy=False)
             image = np.frombuffer(mapped, np.uint8).reshape(height, stride // 4, 4)[:, :width]
             # The thread reads the mapped memory: it is given back only when that is over.
-            work = self._thread.submit(_compress, image, order, settings)
+            work = self._thread.submit(_compress, image, texture_format, settings)
             return (yield from self._wait(work, width, height, settings, began, timings))
         finally:
             if buffer.map_state == "mapped":
@@ -197,10 +201,11 @@ class CpuEncoder(JpegSettings):
         self, work: Any, width: int, height: int, settings: _Settings, began: float, timings: dict[str, float]
     ) -> Generator[Any, None, EncodedFrame]:
         yield work
-        data, seconds = work.result()
+        data, alpha_start, seconds = work.result()
         timings |= {"compress": seconds, "ready": time.perf_counter() - began}
-        scale = settings.scale
-        return EncodedFrame(data, -(-width // scale), -(-height // scale), *settings, timings)
+        codec, quality, subsampling, scale, _ = settings
+        size = -(-width // scale), -(-height // scale)
+        return EncodedFrame(data, *size, codec, quality, subsampling, scale, timings, alpha_start)
 
 
 class _Settings(NamedTuple):
@@ -208,24 +213,40 @@ class _Settings(NamedTuple):
     quality: int
     subsampling: str
     scale: int
+    has_alpha: bool
 
 
-def _compress(image: NDArray[np.uint8], order: str, settings: _Settings) -> tuple[bytes, float]:
-    """On the thread: a file, and the seconds it took. ``order`` of the channels is ``"RGBA"`` or ``"BGRA"``."""
+def _compress(image: NDArray[np.uint8], texture_format: str, settings: _Settings) -> tuple[bytes, int, float]:
+    """On the thread: a file, where its alpha begins, and the seconds it took."""
     began = time.perf_counter()
+    order = texture_format[:4].upper()
+    is_png = settings.codec == "png"
+    if settings.has_alpha:
+        image = with_colour_of_alpha(image, is_linear=texture_format.endswith("-srgb"), straight=is_png)
     if settings.scale > 1:
         image = _shrink(image, settings.scale)
-    if settings.codec == "jpeg":
-        data = simplejpeg.encode_jpeg(
-            np.ascontiguousarray(image),
-            quality=settings.quality,
-            colorspace=order,
-            colorsubsampling="Gray" if settings.subsampling == "gray" else settings.subsampling,
+    if is_png:
+        colour = image[..., :3] if order == "RGBA" else image[..., 2::-1]
+        data = encode_png(np.dstack([colour, image[..., 3]]) if settings.has_alpha else colour)
+        return data, 0, time.perf_counter() - began
+    data = simplejpeg.encode_jpeg(
+        np.ascontiguousarray(image),
+        quality=settings.quality,
+        colorspace=order,
+        colorsubsampling="Gray" if settings.subsampling == "gray" else settings.subsampling,
+        fastdct=True,
+    )
+    alpha_start = 0
+    if settings.has_alpha:
+        alpha_start = len(data)
+        data += simplejpeg.encode_jpeg(
+            np.ascontiguousarray(image[..., 3:]),
+            quality=max(settings.quality, ALPHA_QUALITY),
+            colorspace="GRAY",
+            colorsubsampling="Gray",
             fastdct=True,
         )
-    else:
-        data = encode_png(image[..., :3] if order == "RGBA" else image[..., 2::-1])
-    return data, time.perf_counter() - began
+    return data, alpha_start, time.perf_counter() - began
 
 
 def _shrink(image: NDArray[np.uint8], scale: int) -> NDArray[np.uint8]:

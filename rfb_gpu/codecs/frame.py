@@ -35,6 +35,9 @@ class EncodedFrame:
     timings: dict[str, float] = field(default_factory=dict)
     """Seconds: ``submit`` (in the call of encode), ``ready`` (from that call until the bytes were there); with profiling also
     one entry per GPU pass."""
+    alpha_start: int = 0
+    """Where in the file a second JPEG begins, the alpha channel as a gray picture; 0: there is none. Other viewers show the first
+    alone, whose colour is multiplied with alpha."""
 
     @cached_property
     def data(self) -> bytes:

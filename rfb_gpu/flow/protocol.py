@@ -358,6 +358,7 @@ def frame_message(
     window: int,
     view: str | None = None,
     part: Part | None = None,
+    alpha: int | None = None,
 ) -> dict[str, Any]:
     """What goes with the bytes of a frame. Width and height are the whole picture's, also of a part."""
     message = {
@@ -377,4 +378,6 @@ def frame_message(
         message["view"] = view
     if part is not None:
         message["part"] = {"y": part.y, "rows": part.rows, "base": part.base, "index": part.index}
+    if alpha is not None:
+        message["alpha"] = alpha
     return message

@@ -204,6 +204,7 @@ class WidgetPage(LocalPage):
         fit: str = "exact",
         scale: int = 1,
         part: dict[str, int] | None = None,
+        alpha: int | None = None,
     ) -> bool:
         """Send a frame and wait for its acknowledgement; returns whether it was shown."""
         self.frame += 1
@@ -211,6 +212,8 @@ class WidgetPage(LocalPage):
         header = {"type": "frame", "id": self.frame, "codec": codec, "width": width, "height": height}
         if part is not None:
             header["part"] = part
+        if alpha is not None:
+            header["alpha"] = alpha
         self.deliver({**header, "fit": fit, "scale": scale, "final": True}, file)
         self.page.wait_for_function(
             "count => host.sent.filter(message => message.type === 'ack').length > count", arg=before

@@ -215,6 +215,44 @@ def run():
 
 
 @pytest.mark.parametrize("encoder", ["gpu", "cpu"])
+def test_a_canvas_with_alpha_lets_the_page_show_through(run, encoder):
+    async def test(canvas):
+        scene = Scene(canvas)
+        scene.scene.remove(scene.scene.children[0])  # the background
+        page = Page(canvas)
+        page.open()
+        await page.wait_final()
+        lossy, final = page.frames[-2:]
+        assert lossy[0]["codec"] == "jpeg"
+        assert 0 < lossy[0]["alpha"] < len(lossy[1])
+        alpha = simplejpeg.decode_jpeg(bytes(lossy[1])[lossy[0]["alpha"] :], "GRAY")[..., 0]
+        picture = np.asarray(Image.open(io.BytesIO(final[1])))
+        assert final[0]["alpha"] == 0
+        assert picture.shape == (90, 120, 4)
+        assert (picture[0, 0, 3], picture[45, 60, 3]) == (0, 255)
+        assert (alpha[0, 0], alpha[45, 60]) == (0, 255)
+        # Where the cube is, it looks as ever.
+        solid = picture[..., 3] == 255
+        assert solid.mean() > 0.1
+        assert (picture[solid][:, :3] == texture_pixels(canvas)[solid]).all()
+
+    run(test, encoder=encoder, alpha="premultiplied")
+
+
+def test_an_opaque_canvas_says_nothing_of_alpha(run):
+    async def test(canvas):
+        Scene(canvas)
+        page = Page(canvas)
+        page.open()
+        await page.wait_final()
+        assert not any("alpha" in message for message, _ in page.frames)
+
+    run(test)
+    with pytest.raises(ValueError, match="alpha must be one of 'opaque', 'premultiplied', not 'straight'"):
+        RenderCanvas(alpha="straight")
+
+
+@pytest.mark.parametrize("encoder", ["gpu", "cpu"])
 def test_a_frame_arrives_and_then_the_same_without_loss(run, encoder):
     async def test(canvas):
         Scene(canvas)

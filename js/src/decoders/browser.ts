@@ -146,7 +146,9 @@ export class BrowserDecoder {
 
 /** Decodes a frame; a picture that is not what the frame's message says is no picture. */
 async function checked(way: Way, frame: Frame, finish?: (picture: Decoded) => void): Promise<Decoded> {
-  const picture = await way.decode(frame);
+  const picture = await (frame.codec === "jpeg" && frame.alpha
+    ? merged(way, frame, frame.alpha)
+    : way.decode(frame));
   try {
     const { width, height } = picture;
     const rows = frame.part?.rows ?? frame.height;
@@ -159,6 +161,48 @@ async function checked(way: Way, frame: Frame, finish?: (picture: Decoded) => vo
     picture.close();
     throw error;
   }
+}
+
+/** The two pictures of a JPEG with alpha as one, with straight alpha, as pixels of a 2d context are; colour is kept within what alpha allows. */
+async function merged(way: Way, frame: Frame, alphaStart: number): Promise<Decoded> {
+  const { bytes, width, height } = frame;
+  const read = async (file: Uint8Array<ArrayBuffer>) => {
+    const picture = await way.decode({ ...frame, bytes: file });
+    try {
+      const context = context2d(new OffscreenCanvas(picture.width, picture.height), false);
+      context.drawImage(picture.source, 0, 0);
+      return context.getImageData(0, 0, width, height);
+    } finally {
+      picture.close();
+    }
+  };
+  const colour = await read(bytes.subarray(0, alphaStart));
+  const alpha = (await read(bytes.subarray(alphaStart))).data;
+  const pixels = colour.data;
+  for (let i = 0; i < pixels.length; i += 4) {
+    const opacity = alpha[i]!;
+    pixels[i + 3] = opacity;
+    if (opacity > 0 && opacity < 255) {
+      // Clamped, and rounded, by the array.
+      pixels[i] = (255 * pixels[i]!) / opacity;
+      pixels[i + 1] = (255 * pixels[i + 1]!) / opacity;
+      pixels[i + 2] = (255 * pixels[i + 2]!) / opacity;
+    }
+  }
+  const source = new OffscreenCanvas(width, height);
+  context2d(source, true).putImageData(colour, 0, 0);
+  return { source, width, height, close: () => {} };
+}
+
+export function context2d<C extends HTMLCanvasElement | OffscreenCanvas>(canvas: C, alpha: boolean) {
+  const context = canvas.getContext("2d", { alpha }) as
+    | CanvasRenderingContext2D
+    | OffscreenCanvasRenderingContext2D
+    | null;
+  if (!context) {
+    throw new Error("the browser gave no 2d context");
+  }
+  return context;
 }
 
 /** Some ways put most of their work off until somebody draws, and drawing puts it off until somebody reads. */

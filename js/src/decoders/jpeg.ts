@@ -90,12 +90,16 @@ export class JpegDecoder {
   #quantisers = new Uint8Array(0);
 
   /**
-   * Resolves once the stages are compiled for what our encoder makes by default; rejects if one is refused. The others are compiled
-   * when the first such file comes, so that no page waits for them, or by prepare().
+   * Resolves once the stages are compiled for one subsampling; rejects if one is refused. The others are compiled when the first such
+   * file comes, so that no page waits for them, or by prepare().
    */
-  static async create(gpu: Gpu, format: PictureFormat = "rgba8unorm"): Promise<JpegDecoder> {
+  static async create(
+    gpu: Gpu,
+    format: PictureFormat = "rgba8unorm",
+    subsampling: Subsampling = "444",
+  ): Promise<JpegDecoder> {
     const decoder = new JpegDecoder(gpu, format);
-    await decoder.#pipelines.prepare("444");
+    await decoder.#pipelines.prepare(subsampling);
     return decoder;
   }
 

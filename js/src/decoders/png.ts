@@ -34,8 +34,8 @@ const STAGES = {
   unfilter_rows: ["frame", "rows", "palette", "|", "picture"],
 } as const satisfies Record<string, readonly (BufferName | "|" | "picture")[]>;
 
-/** A file's rows hold so many bytes a pixel, or the numbers of a palette's colours. */
-type Kind = "1" | "3" | "4" | "palette";
+/** A file's rows hold so many bytes a pixel, or the numbers of a palette's colours; or four, and colour is to be multiplied with alpha. */
+type Kind = "1" | "3" | "4" | "palette" | "premultiplied";
 
 /** What our encoder makes of canvases. */
 const USUAL: readonly Kind[] = ["3", "palette"];
@@ -58,7 +58,11 @@ export class PngDecoder {
     this.#layouts = layouts;
     this.#pipelines = new Compiled(async (kind) => {
       // The first stage is the same for all kinds, and compiled once.
-      const constants = { CHANNELS: kind === "palette" ? 1 : Number(kind), HAS_PALETTE: kind === "palette" };
+      const constants = {
+        CHANNELS: kind === "palette" ? 1 : kind === "premultiplied" ? 4 : Number(kind),
+        HAS_PALETTE: kind === "palette",
+        PREMULTIPLIED: kind === "premultiplied",
+      };
       const [inflate_rows, unfilter_rows] = await Promise.all([
         compile(gpu, "inflate_rows", inflateRows, {}, layouts.inflate_rows, format),
         compile(gpu, "unfilter_rows", unfilterRows, constants, layouts.unfilter_rows, format),
@@ -78,7 +82,8 @@ export class PngDecoder {
 
   /**
    * Submits the decoding of a file of the given size, in pixels. Its top-left corner goes to row `top` of `target()`, which is asked
-   * for only when nothing can fail any more: a texture for storage, of the format given to the constructor.
+   * for only when nothing can fail any more: a texture for storage, of the format given to the constructor. `premultiplied`: the colour
+   * of a file with alpha is multiplied with it.
    *
    * Throws a PngError for a file that is not decoded here, or not yet, and a RangeError for one that does not fit the device.
    */
@@ -88,12 +93,14 @@ export class PngDecoder {
     height: number,
     target: () => GPUTexture,
     top = 0,
+    premultiplied = false,
   ): void {
     const file = parse(data);
     if (file.width !== width || file.height !== height) {
       throw new CorruptPngError(`the file is ${file.width} x ${file.height}, not ${width} x ${height}`);
     }
-    const pipelines = this.#pipelines.get(file.palette ? "palette" : (String(file.channels) as Kind));
+    const plain = file.palette ? "palette" : (String(file.channels) as Kind);
+    const pipelines = this.#pipelines.get(premultiplied && plain === "4" ? "premultiplied" : plain);
     if (!pipelines) {
       throw new ForeignPngError("the decoder is being compiled");
     }

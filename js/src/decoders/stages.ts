@@ -20,6 +20,9 @@ export function bindGroupLayout(
       if (name === "picture") {
         return { binding, visibility, storageTexture: { access: "write-only", format } };
       }
+      if (name === "colour" || name === "alpha") {
+        return { binding, visibility, texture: {} };
+      }
       const type = name === "frame" ? "uniform" : binding < bar ? "read-only-storage" : "storage";
       return { binding, visibility, buffer: { type } };
     }),
@@ -69,6 +72,11 @@ export class Compiled<Kind extends string, Pipelines> {
     if (!this.#making.has(kind)) {
       this.prepare(kind).catch((error) => console.warn("rfb_gpu:", error));
     }
+    return this.#made.get(kind) ?? null;
+  }
+
+  /** Null unless it is compiled. */
+  made(kind: Kind): Pipelines | null {
     return this.#made.get(kind) ?? null;
   }
 

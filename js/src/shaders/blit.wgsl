@@ -13,5 +13,5 @@ fn cover(@builtin(vertex_index) index: u32) -> @builtin(position) vec4f {
 
 @fragment
 fn copy_texel(@builtin(position) position: vec4f) -> @location(0) vec4f {
-  return vec4f(textureLoad(picture, vec2u(position.xy), 0).rgb, 1.0);
+  return textureLoad(picture, vec2u(position.xy), 0);
 }

@@ -70,7 +70,8 @@ SEGMENT_WORK = 84
 FIRST_ENTRY_WORK = 2400
 """For a frame without another before it; in bits."""
 
-_SOI, _EOI, _SOS, _DQT, _DHT, _DRI, _SOF0 = 0xD8, 0xD9, 0xDA, 0xDB, 0xC4, 0xDD, 0xC0
+_SOI, _SOS, _DQT, _DHT, _DRI, _SOF0 = 0xD8, 0xDA, 0xDB, 0xC4, 0xDD, 0xC0
+_END_OF_IMAGE = b"\xff\xd9"
 _APP0, _APP9 = 0xE0, 0xE9
 _RST0, _RST7 = 0xD0, 0xD7
 _OTHER_SOF = {0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}
@@ -438,7 +439,7 @@ def parse(data: bytes | bytearray | memoryview) -> JpegFile:
         raise CorruptJpegError("the JPEG file lacks a table that it uses") from None
 
     stream = view[start:]
-    if len(stream) >= 2 and stream[-2] == 0xFF and stream[-1] == _EOI:
+    if bytes(stream[-2:]) == _END_OF_IMAGE:
         stream = stream[:-2]
     if not len(stream):
         raise CorruptJpegError("the JPEG file ends before its image data")
@@ -450,8 +451,14 @@ def parse(data: bytes | bytearray | memoryview) -> JpegFile:
     try:
         positions, first_segments = _index_entries(index, layout, len(stream) + 2)
     except (ValueError, IndexError):
-        # There is none, or whoever changed the file left it behind: restart markers tell the truth.
-        positions, first_segments = _restart_entries(stream, layout)
+        # Something may follow the image; it is looked for only here, because looking takes time.
+        if (end := bytes(stream).find(_END_OF_IMAGE)) >= 0:
+            stream = stream[:end]
+        try:
+            positions, first_segments = _index_entries(index, layout, len(stream) + 2)
+        except (ValueError, IndexError):
+            # There is none, or whoever changed the file left it behind: restart markers tell the truth.
+            positions, first_segments = _restart_entries(stream, layout)
     return JpegFile(layout, quantiser_rows, tables, stream, positions, first_segments)
 
 

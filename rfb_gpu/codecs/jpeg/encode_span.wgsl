@@ -67,12 +67,18 @@ var<workgroup> code_words: u32;
 // ---- pixels to samples
 
 fn texel(at: vec2u) -> vec3f {
-    let rgb = textureLoad(source, min(at, frame.last), 0).rgb;
+    let value = textureLoad(source, min(at, frame.last), 0);
+    if (ALPHA_PLANE) {
+        return value.aaa;
+    }
+    if (PREMULTIPLIED) {
+        return straight_colour(value, LINEAR_SOURCE) * value.a;
+    }
     if (LINEAR_SOURCE) {
         // An -srgb texture gives linear values. This brings its 8-bit numbers back, exactly.
-        return srgb_encode(rgb);
+        return srgb_encode(value.rgb);
     }
-    return rgb;
+    return value.rgb;
 }
 
 fn pixel(at: vec2u) -> vec3u {

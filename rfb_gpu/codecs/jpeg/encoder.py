@@ -123,6 +123,7 @@ class _Variant:
     counts_symbols: bool
     is_wide: bool
     """Levels need more than 8 bits at all positions."""
+    plane: str
 
 
 _Pipelines = tuple[wgpu.GPUComputePipeline, wgpu.GPUComputePipeline, wgpu.GPUComputePipeline]
@@ -149,12 +150,16 @@ class _Stages(Stages):
                 **layout.constants,
                 "SCALE": variant.scale,
                 "LINEAR_SOURCE": variant.is_linear,
+                "PREMULTIPLIED": variant.plane == "premultiplied",
+                "ALPHA_PLANE": variant.plane == "alpha",
                 "COUNT_SYMBOLS": variant.counts_symbols,
                 "WIDE_POSITIONS": _ALL_POSITIONS if variant.is_wide else _WIDE_POSITIONS,
             }
             self._compiled[variant] = tuple(self.pipeline(stage, constants) for stage in self.BINDINGS)
         return self._compiled[variant]
 
+
+PLANES = ("colour", "premultiplied", "alpha")
 
 # An AC coefficient is at most 928 in magnitude (the sum of the basis function's magnitudes, times 128). So where the quantiser is 8
 # or more, its level fits in 8 bits. Up to quality 82 that is so from this zigzag position on.
@@ -370,6 +375,8 @@ class JpegEncoder(TextureEncoder, JpegSettings):
         dpi: pixel density to note in the files for print programs, 1 to 65535; None notes none.
         huffman: ``"adaptive"`` for tables that follow the content (3 to 30 % fewer bytes from the second frame on), ``"standard"``
             for those of the standard: the same picture then always gives the same file, because nothing follows the frames before.
+        plane: what of the texels is coded: ``"colour"``, as it is; ``"premultiplied"``, colour that was multiplied with alpha, in
+            an ``-srgb`` format as linear values, as if encoded ones had been; ``"alpha"``, as a gray picture.
         profile: time the work on the GPU: True as a whole, ``"stages"`` each stage in a pass of its own; needs the device
             feature ``timestamp-query``.
 
@@ -381,8 +388,8 @@ class JpegEncoder(TextureEncoder, JpegSettings):
     because buffers hold the worst frame there can be.
 
     Method: fused colour conversion, AAN DCT and Huffman coding per span of 96 blocks into scratch memory, a prefix sum over their
-    lengths, and byte stuffing once it is known where bytes begin. Alpha is ignored. There is no colour profile in the files:
-    without one, viewers take the numbers as sRGB, which they are.
+    lengths, and byte stuffing once it is known where bytes begin. There is no colour profile in the files: without one, viewers
+    take the numbers as sRGB, which they are.
     """
 
     name = "GPU JPEG"
@@ -398,15 +405,19 @@ class JpegEncoder(TextureEncoder, JpegSettings):
         quantisation: ArrayLike | None = None,
         huffman: str = "adaptive",
         dpi: int | None = None,
+        plane: str = "colour",
         profile: bool | str = False,
     ) -> None:
         super().__init__(device, slots=slots, dpi=dpi, profile=profile)
+        if plane not in PLANES:
+            raise ValueError(f"plane must be one of {', '.join(map(repr, PLANES))}, not {plane!r}")
         if huffman not in ("adaptive", "standard"):
             raise ValueError(f"huffman must be 'adaptive' or 'standard', not {huffman!r}")
         self._stages = _Stages.of(device)
         self._memory = RecycledMemory()
+        self._plane = plane
         self.quality = quality
-        self.subsampling = subsampling
+        self.subsampling = "gray" if plane == "alpha" else subsampling
         self.scale = scale
         self._quantisers = b"" if quantisation is None else check_quantisation(quantisation).tobytes()
         self._huffman = AdaptiveHuffman() if huffman == "adaptive" else None
@@ -469,6 +480,7 @@ class JpegEncoder(TextureEncoder, JpegSettings):
             is_linear,
             self._huffman is not None,
             _needs_wide_levels(quantisers),
+            self._plane,
         )
 
     def _bind_groups(

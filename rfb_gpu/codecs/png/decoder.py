@@ -63,7 +63,8 @@ class PngDecoder(TextureDecoder):
         self._upload(file)
         stripes = (-(-file.height // STRIPE_ROWS),)
         # The first stage is the same for all.
-        constants = {"CHANNELS": file.channels, "HAS_PALETTE": file.palette is not None}
+        has_palette = file.palette is not None
+        constants = {"CHANNELS": file.channels, "HAS_PALETTE": has_palette, "PREMULTIPLIED": False}
         inflate = self._stages.pipeline("inflate_rows")
         unfilter = self._stages.pipeline("unfilter_rows", constants)
         submit(

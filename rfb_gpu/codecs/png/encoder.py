@@ -35,7 +35,7 @@ from .file import index_data, png_file
 
 __all__ = ["PngEncoder"]
 
-CHANNELS = {"gray": 1, "rgb": 3, "rgba": 4}
+CHANNELS = {"gray": 1, "rgb": 3, "rgba": 4, "premultiplied": 4}
 
 # Mirrors shaders/png_frame.wgsl and shaders/png_palette.wgsl.
 _ROW_PADDING = 3
@@ -80,8 +80,11 @@ class _Stages(Stages):
         "write_chunks": "uniform read-only-storage read-only-storage read-only-storage read-only-storage storage",
     }
 
-    def compiled(self, stage: str, channels: int, is_linear: bool = False) -> wgpu.GPUComputePipeline:
-        return self.pipeline(stage, {"CHANNELS": channels, "LINEAR_SOURCE": is_linear})
+    def compiled(
+        self, stage: str, channels: int, is_linear: bool = False, is_premultiplied: bool = False
+    ) -> wgpu.GPUComputePipeline:
+        constants = {"CHANNELS": channels, "LINEAR_SOURCE": is_linear, "PREMULTIPLIED": is_premultiplied}
+        return self.pipeline(stage, constants)
 
 
 class _Rows:
@@ -200,7 +203,11 @@ class _Slot:
         return Stage(name, pipeline, self._stages.bind_group(name, *resources), (workgroups,))
 
     def first_stage(
-        self, source: wgpu.GPUTexture | wgpu.GPUTextureView, origin: tuple[int, int], is_linear: bool
+        self,
+        source: wgpu.GPUTexture | wgpu.GPUTextureView,
+        origin: tuple[int, int],
+        is_linear: bool,
+        is_premultiplied: bool,
     ) -> Stage:
         """The one that reads the texture."""
         width, height, channels = self.shape
@@ -215,7 +222,7 @@ class _Slot:
                 "filter_rows", self.filtered.frame, view, *self._rows[:2], self.statistics
             )
             self._source = weakref.ref(source), group
-        pipeline = self._stages.compiled("filter_rows", channels, is_linear)
+        pipeline = self._stages.compiled("filter_rows", channels, is_linear, is_premultiplied)
         return Stage("filter_rows", pipeline, self._source[1], (height,))
 
     def stream_staging(self, size: int) -> wgpu.GPUBuffer:
@@ -239,7 +246,8 @@ class PngEncoder(TextureEncoder):
 
     Arguments:
         device: the device of the textures. Its default limits suffice, no optional feature is needed.
-        channels: ``"rgb"`` (alpha is ignored), ``"rgba"`` (as it is; PNG means straight alpha), or ``"gray"`` (luma by BT.601).
+        channels: ``"rgb"`` (alpha is ignored), ``"rgba"`` (as it is; PNG means straight alpha), ``"premultiplied"`` (RGBA, made
+            straight: of 8-bit numbers, multiplying gives the same again), or ``"gray"`` (luma by BT.601).
         slots: how many frames can be in flight. Encoding one more waits for the oldest.
         dpi: pixel density to note in the files for print programs, 1 to 65535; None notes none.
         profile: time the work on the GPU: True as a whole, ``"stages"`` each stage in a pass of its own; needs the device
@@ -274,6 +282,7 @@ class PngEncoder(TextureEncoder):
             raise ValueError(f"channels must be one of {', '.join(map(repr, CHANNELS))}, not {channels!r}")
         self._stages = _Stages.of(device)
         self._channels = CHANNELS[channels]
+        self._is_premultiplied = channels == "premultiplied"
         self._slots: list[_Slot] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="rfb_gpu PNG")
 
@@ -285,7 +294,8 @@ class PngEncoder(TextureEncoder):
             for stage in _Stages.BINDINGS:
                 if self._closed:
                     return
-                self._stages.compiled(stage, self._channels, is_linear and stage == "filter_rows")
+                of_source = (is_linear, self._is_premultiplied) if stage == "filter_rows" else ()
+                self._stages.compiled(stage, self._channels, *of_source)
 
         self._thread.submit(compile_all)
 
@@ -294,7 +304,7 @@ class PngEncoder(TextureEncoder):
     ) -> GPUFuture[EncodedFrame]:
         x, y, width, height = part
         slot = self._free_slot(width, height)
-        first = slot.first_stage(source, (x, y), is_linear)
+        first = slot.first_stage(source, (x, y), is_linear, self._is_premultiplied)
         stages = [first, slot.filtered.count, slot.unfiltered.count, *slot.collect]
         submit(self._device, stages, [slot.statistics_copy], self._profiler)
 

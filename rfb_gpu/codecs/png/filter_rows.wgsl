@@ -33,7 +33,10 @@ fn pixel(x: u32, y: u32) -> vec4i {
         return vec4i(0);
     }
     let texel = textureLoad(source, frame.origin + vec2u(x, y), 0);
-    let rgb = select(texel.rgb, srgb_encode(texel.rgb), LINEAR_SOURCE);
+    var rgb = select(texel.rgb, srgb_encode(texel.rgb), LINEAR_SOURCE);
+    if (PREMULTIPLIED) {
+        rgb = straight_colour(texel, LINEAR_SOURCE);
+    }
     let value = vec4i(vec4f(rgb, texel.a) * 255.0 + 0.5);
     if (CHANNELS == 1u) {
         // BT.601 with 16 fractional bits, which leaves grays as they are.

@@ -65,6 +65,9 @@ fn texel(pixel: vec4i) -> vec4f {
     } else if (CHANNELS == 1u) {
         rgba = vec4i(pixel.xxx, 255);
     }
+    if (PREMULTIPLIED) {
+        rgba = vec4i((rgba.rgb * rgba.a + 127) / 255, rgba.a);
+    }
     return vec4f(rgba) / 255.0;
 }
 

@@ -1,5 +1,5 @@
-// What the stages of the PNG decoder share: the frame. The host puts in front: CHANNELS (1, 3 or 4 bytes a pixel in the rows), and
-// HAS_PALETTE (the byte is a colour's number).
+// What the stages of the PNG decoder share: the frame. The host puts in front: CHANNELS (1, 3 or 4 bytes a pixel in the rows),
+// HAS_PALETTE (the byte is a colour's number), and PREMULTIPLIED (colour is to be multiplied with alpha).
 
 struct Frame {
     width: u32,             // pixels
