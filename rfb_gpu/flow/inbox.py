@@ -6,7 +6,7 @@ turns a drag into nonsense. Never waits long: a gap is given up after ``GAP_SECO
 
 from __future__ import annotations
 
-from .protocol import Message
+from .protocol import Event, Message
 
 __all__ = ["Inbox"]
 
@@ -26,15 +26,17 @@ class Inbox:
 
     def push(self, message: Message, now: float) -> list[Message]:
         """Takes a message in; gives those that are next in order."""
-        if message.epoch < self._epoch:
-            return []  # from before the page started anew
+        if (message.epoch, message.seq) < (self._epoch, self._expected):
+            # Given up, or from before the page started anew, by another road perhaps. What the user did counts all the same: a button
+            # whose release got lost would stay pressed.
+            return [message] if _is_input(message) else []
+        overtaken: list[Message] = []
         if message.epoch > self._epoch:
+            overtaken = [late for _, (_, late) in sorted(self._waiting.items()) if _is_input(late)]
             self._epoch, self._expected, self._waiting = message.epoch, 0, {}
-        if message.seq == self._expected or (
-            message.seq > self._expected and len(self._waiting) < MAX_WAITING
-        ):
+        if message.seq == self._expected or len(self._waiting) < MAX_WAITING:
             self._waiting.setdefault(message.seq, (now, message))
-        return self._take()
+        return overtaken + self._take()
 
     def expire(self, now: float) -> list[Message]:
         """Gives what has waited too long for a message that did not come, and what follows it."""
@@ -57,3 +59,8 @@ class Inbox:
             ready.append(self._waiting.pop(self._expected)[1])
             self._expected += 1
         return ready
+
+
+def _is_input(message: Message) -> bool:
+    """Whether the user did something; what size an element has, a page tells again when it starts anew."""
+    return isinstance(message, Event) and message.event["type"] != "resize"

@@ -163,6 +163,25 @@ def test_a_gap_is_given_up_after_a_while():
     assert inbox.push(message(1), 1.2) == [], "too late"
 
 
+def event(seq, kind, epoch=1):
+    return message(seq, epoch, type="event", event={"type": kind, "x": 1, "y": 1})
+
+
+def test_what_the_user_did_is_never_too_late():
+    """A button whose release got lost would stay pressed: after a gap that was given up, and after a change of road."""
+    inbox = Inbox()
+    inbox.push(message(0), 0)
+    inbox.push(event(2, "pointer_move"), 1.0)
+    assert seqs(inbox.expire(1.0 + GAP_SECONDS)) == [2]
+    assert seqs(inbox.push(event(1, "pointer_up"), 1.2)) == [1]
+    assert inbox.push(event(5, "pointer_down"), 2.0) == []
+    assert inbox.push(event(6, "resize"), 2.0) == []
+    assert [(m.epoch, m.seq) for m in inbox.push(message(0, epoch=2), 2.01)] == [(1, 5), (2, 0)]
+    assert seqs(inbox.push(event(7, "pointer_up"), 2.02)) == [7]
+    assert inbox.push(event(8, "resize"), 2.02) == [], "the page has told its size anew"
+    assert seqs(inbox.push(message(1, epoch=2), 2.03)) == [1]
+
+
 def test_a_second_gap_has_a_deadline_of_its_own():
     inbox = Inbox()
     inbox.push(message(0), 0)
