@@ -1,15 +1,17 @@
-"""How fast the encoder is, how large its files are, and how good: one table, for any adapter.
+"""How fast an encoder is, how large its files are, and how good: one table, for any adapter.
 
     python -m benchmarks.encode --size 3840x2160 --subsampling 444 --subsampling 420 --peers --json encode.json
+    python -m benchmarks.encode --codec png
+
+What follows is of JPEG; of PNG see benchmarks/encode_png.py.
 
 Times are medians over ``--repeats`` frames in ms, taken in rounds over all cases so that a change of the GPU's clock meets all of
 them. ``gpu`` is the whole file on the GPU, all stages in one pass, by the GPU's own timestamps; the stages' own times are those of
 another encoder, which has each in a pass of its own. ``submit`` is the time in the call of ``encode`` and ``ready`` the time
-from that call until the bytes are there, both on an encoder without timestamps. ``collect`` is from the call's return until
-the bytes are there, on a GPU that has nothing else to do: what of it is more than ``gpu`` is the host's. All with the
-standard Huffman tables, as the peers have them, but for ``gpu_fitted`` and ``fitted``: time and bytes with tables that
-follow the scene. ``kB`` and ``PSNR`` are
-compared with libjpeg-turbo's (Pillow's) at the same quality and subsampling.
+from that call until the bytes are there, both on an encoder without timestamps. ``collect`` is from the call's return until the
+bytes are there, on a GPU that has nothing else to do: what of it is more than ``gpu`` is the host's. All with the standard Huffman
+tables, as the peers have them, but for ``gpu_fitted`` and ``fitted``: time and bytes with tables that follow the scene. ``kB`` and
+``PSNR`` are compared with libjpeg-turbo's (Pillow's) at the same quality and subsampling.
 
 ``--peers`` adds what is there of benchmarks/peers.py, in the same run.
 """
@@ -295,12 +297,14 @@ def summary(results: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def add_case_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which pictures are encoded."""
-    parser.add_argument(
-        "--size", action="append", help="WIDTHxHEIGHT, several times; default 1920x1080 and 3840x2160"
-    )
-    parser.add_argument("--scene", action="append", choices=SCENES, help="several times; default all")
+def report(
+    device: wgpu.GPUDevice, file: Path | None, results: list[dict[str, Any]], text: str, peers: str = ""
+) -> None:
+    """Prints the results, and writes them to a file."""
+    print(f"adapter: {device.adapter.info['device']}, wgpu {wgpu.__version__}{peers}\n\n{text}")
+    if file:
+        facts = {"adapter": dict(device.adapter.info), "wgpu": wgpu.__version__, "results": results}
+        file.write_text(json.dumps(facts, indent=1, default=str))
 
 
 def main() -> None:
@@ -308,27 +312,39 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add_case_arguments(parser)
+    parser.add_argument("--codec", choices=("jpeg", "png"), default="jpeg")
+    parser.add_argument(
+        "--size", action="append", help="WIDTHxHEIGHT, several times; default 1920x1080 and 3840x2160"
+    )
+    parser.add_argument("--scene", action="append", choices=SCENES, help="several times; default all")
     parser.add_argument(
         "--subsampling", action="append", choices=SUBSAMPLINGS, help="several times; default 444 and 420"
     )
     parser.add_argument("--quality", action="append", type=int, help="several times; default 80")
-    parser.add_argument("--repeats", type=int, default=40)
-    parser.add_argument("--warm-up", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--warm-up", type=int, default=5)
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
+    options.size = options.size or ["1920x1080", "3840x2160"]
+    options.scene = options.scene or list(SCENES)
+    if options.codec == "png":
+        from benchmarks import encode_png  # which builds on this module
 
+        encode_png.measure(options)
+    else:
+        measure(options)
+
+
+def measure(options: argparse.Namespace) -> None:
+    """The same for JPEG."""
     device = make_device()
     load = Load(device)
     peers = Peers(options.peers)
-    print(
-        f"adapter: {device.adapter.info['device']}, wgpu {wgpu.__version__}, peers: {', '.join(peers.names) or 'none'}\n"
-    )
     results = []
-    for size in options.size or ["1920x1080", "3840x2160"]:
+    for size in options.size:
         width, height = map(int, size.split("x"))
-        images = {scene: render_to_array(scene, width, height) for scene in options.scene or SCENES}
+        images = {scene: render_to_array(scene, width, height) for scene in options.scene}
         for subsampling in options.subsampling or ["444", "420"]:
             for quality in options.quality or [80]:
                 cases = [Case(device, scene, image, subsampling, quality) for scene, image in images.items()]
@@ -349,10 +365,8 @@ def main() -> None:
                         encoder.close()
                     case.texture.destroy()
                 peers.forget()
-    print(table(results), summary(results), sep="\n\n")
-    if options.json:
-        facts = {"adapter": dict(device.adapter.info), "wgpu": wgpu.__version__, "results": results}
-        options.json.write_text(json.dumps(facts, indent=1, default=str))
+    names = f", peers: {', '.join(peers.names) or 'none'}"
+    report(device, options.json, results, f"{table(results)}\n\n{summary(results)}", names)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,8 @@ class Inbox:
     def push(self, message: Message, now: float) -> list[Message]:
         """Takes a message in; gives those that are next in order."""
         if (message.epoch, message.seq) < (self._epoch, self._expected):
-            # Given up, or from before the page started anew, by another road perhaps. What the user did counts all the same: a button
-            # whose release got lost would stay pressed.
+            # Given up, or from before the page started anew, by another road perhaps. What the user did counts all the same: a
+            # button whose release got lost would stay pressed.
             return [message] if _is_input(message) else []
         overtaken: list[Message] = []
         if message.epoch > self._epoch:

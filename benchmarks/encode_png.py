@@ -1,6 +1,6 @@
 """PNG: how fast the GPU's encoder is, and how large its files are, beside rendercanvas' and zlib's; one table, for any adapter.
 
-    python -m benchmarks.lossless --size 3840x2160 --json lossless.json
+    python -m benchmarks.encode --codec png --size 3840x2160 --json png.json
 
 Times are medians over ``--repeats`` frames in ms, taken in rounds over all scenes. ``gpu`` is all stages by the GPU's own
 timestamps; the stages' own times are those of another encoder, which has each in a pass of its own. ``ready`` is from the call of
@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import argparse
 import io
-import json
 import statistics
 import time
 import zlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,8 +25,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from rendercanvas.core.encoders import encode_png
 
-from benchmarks.encode import Load, add_case_arguments, make_device, upload
-from benchmarks.scenes import SCENES, render_to_array
+from benchmarks.encode import Load, make_device, report, upload
+from benchmarks.scenes import render_to_array
 from rfb_gpu import PngEncoder
 
 Array = NDArray[np.uint8]
@@ -131,25 +129,14 @@ def table(results: list[dict[str, Any]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def main() -> None:
-    """Measures what the command line asks for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add_case_arguments(parser)
-    parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--warm-up", type=int, default=3)
-    parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
-
+def measure(options: argparse.Namespace) -> None:
+    """Measures what the command line of benchmarks/encode.py asks for."""
     device = make_device()
     load = Load(device)
     results = []
-    for size in options.size or ["1920x1080", "3840x2160"]:
+    for size in options.size:
         width, height = map(int, size.split("x"))
-        cases = [
-            Case(device, scene, render_to_array(scene, width, height)) for scene in options.scene or SCENES
-        ]
+        cases = [Case(device, scene, render_to_array(scene, width, height)) for scene in options.scene]
         for number in range(options.warm_up + options.repeats):
             for case in cases:
                 if number == options.warm_up:
@@ -158,11 +145,4 @@ def main() -> None:
         results += [case.result() for case in cases]
         for case in cases:
             case.close()
-    print(f"adapter: {device.adapter.info['device']}, wgpu {wgpu.__version__}\n\n{table(results)}")
-    if options.json:
-        facts = {"adapter": dict(device.adapter.info), "wgpu": wgpu.__version__, "results": results}
-        options.json.write_text(json.dumps(facts, indent=1, default=str))
-
-
-if __name__ == "__main__":
-    main()
+    report(device, options.json, results, table(results))
