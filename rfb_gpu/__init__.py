@@ -13,7 +13,8 @@ from .codecs import EncodedFrame, JpegDecoder, JpegEncoder, PngDecoder, PngEncod
 from .diagnostics import NoAdapterError, doctor
 
 if TYPE_CHECKING:
-    from .canvas import RenderCanvas, loop
+    from .canvas import loop
+    from .widget import RenderCanvas
 
 __all__ = [
     "EncodedFrame",
@@ -31,8 +32,12 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # The canvas brings anywidget and the front end; the codecs do without.
-    if name in ("RenderCanvas", "loop"):
-        from . import canvas
+    if name == "RenderCanvas":
+        from .widget import RenderCanvas
 
-        return getattr(canvas, name)
+        return RenderCanvas
+    if name == "loop":
+        from .canvas import loop
+
+        return loop
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

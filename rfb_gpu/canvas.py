@@ -1,4 +1,4 @@
-"""The canvas for notebooks: a rendercanvas backend that is also an anywidget.
+"""The canvas that streams its pictures to pages: a rendercanvas backend. What it reaches pages by is its subclasses' matter.
 
 How a frame goes. The scheduler asks for a draw; the canvas grants it when a page looks and has room in its window. The user's draw
 function draws into the texture of :class:`.context.EncodingContext`, which encodes it and gives a future. When the bytes are
@@ -25,21 +25,19 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import anywidget
 import numpy as np
 from numpy.typing import NDArray
 from rendercanvas import contexts
 from rendercanvas.asyncio import loop
 from rendercanvas.base import BaseCanvasGroup, BaseRenderCanvas
 from rendercanvas.core.events import valid_event_types
-from traitlets import Bool, Unicode
 
 from ._version import __version__
 from .codecs import CpuEncoder, EncodedFrame
 from .codecs.jpeg.bitstream import SUBSAMPLINGS
 from .codecs.jpeg.tables import check_quality
 from .context import ArrayContext, EncodingContext
-from .diagnostics import BUNDLE, STYLE, NoAdapterError, find_adapter, find_bundle
+from .diagnostics import NoAdapterError, find_adapter
 from .flow import (
     PROTOCOL_VERSION,
     CodecChoice,
@@ -80,20 +78,14 @@ from .threads import (
     Pulse,
     callback_lock,
     live_group,
-    receive_directly,
 )
 from .transport import Link
 
-__all__ = ["RenderCanvas", "loop"]
+__all__ = ["StreamingCanvas", "loop"]
 
 logger = logging.getLogger("rfb_gpu")
 
 T = TypeVar("T")
-
-if find_bundle() is None:
-    raise ImportError(
-        "rfb_gpu's front end is not built: run `make setup` in the checkout (or `python hatch_build.py`), or install the wheel"
-    )
 
 DEFAULT_MAX_SIDE = 8192
 """Largest side in pixels while no device is known: WebGPU's default limit."""
@@ -132,55 +124,22 @@ class CanvasGroup(BaseCanvasGroup):
     """All canvases of this backend, which share a loop."""
 
 
-class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
-    """A canvas to use in notebooks; a drop-in for ``rendercanvas.anywidget.RenderCanvas``.
+class StreamingCanvas(BaseRenderCanvas):
+    """A canvas whose pictures go to pages; for its arguments see :class:`.widget.RenderCanvas`.
 
-    Arguments (besides those of ``BaseRenderCanvas``: size, title, update_mode, min_fps, max_fps, vsync, present_method):
-        quality: of JPEG frames, 1 to 100: ``(least, best)``, within which it follows what the link carries; or one number.
-        codec: ``"auto"``: JPEG, and PNG at rest; while the link is slow also in motion, where the GPU makes PNGs and these are
-            smaller, as of many plots; for ``quality=100`` always PNG. ``"jpeg"``: JPEG at any quality, and PNG at rest;
-            ``"png"``: always PNG, every frame without loss. Quality and subsampling are those of JPEG.
-        subsampling: ``"444"``, or ``"422"`` or ``"420"`` for fewer bytes and softer colours, or ``"gray"``. On a thin link, a
-            range of qualities also lets it fall to ``"420"`` and the picture to half or a quarter of its size; one number does not.
-        latency_budget: seconds that a frame may take beyond the link's delay; quality and rate give way for it. None: neither
-            does.
-        encoder: ``"auto"``: the GPU, unless the adapter is a CPU; or ``"gpu"`` or ``"cpu"``.
-        decoder: in the page. ``"auto"``: WebGPU where there is a GPU, else the browser's own; or ``"webgpu"`` or ``"browser"``.
-        alpha: ``"opaque"``, or ``"premultiplied"``: where alpha is below 1, what lies behind the canvas in the page shows through.
-            Colours are multiplied with alpha, as those of a pygfx scene without a background are.
-        lossless_delay: seconds without a draw after which the last frame is sent without loss; None: never.
-        max_buffered_frames: how many frames a page may have unacknowledged; None: as many as it turns out to need.
-        live: draws and handles events on a thread of its own, so also while a cell runs. What a program must mind then
-            is in ``docs/threads.md``, first of all :attr:`lock`.
-        transport: of frames. ``"auto"``: a websocket from the page to this process where it can be had (on this machine, or by
-            jupyter-server-proxy), else the notebook's own channel; ``"comm"``: that channel alone, and no port is opened;
-            ``"websocket"``: as auto, and pages that cannot have one say so. The port is of 127.0.0.1 only, and takes a secret.
-
-    Raises:
-        NoAdapterError: pygfx is loaded, and there is no adapter that it could draw with. Without pygfx,
-            ``get_context("wgpu")`` raises it.
-        ValueError, TypeError: an argument is out of its range.
+    A subclass sends, and hands what pages say to :meth:`_rfb_on_message`.
     """
 
-    # Names of our own begin with _rfb_: widgets and canvases have many attributes.
+    # Names of our own begin with _rfb_: canvases, and the widgets that some are, have many attributes.
 
     _rc_canvas_group: CanvasGroup | LiveGroup = CanvasGroup(loop)
 
-    # As texts: anywidget watches files, and what watches holds every canvas for ever.
-    _esm = BUNDLE.read_text(encoding="utf-8")
-    _css = STYLE.read_text(encoding="utf-8")
-
-    # Kernel -> page only. The page never writes a trait.
-    _css_width = Unicode("500px").tag(sync=True)
-    _css_height = Unicode("300px").tag(sync=True)
-    _resizable = Bool(True).tag(sync=True)
-    _is_minimizable = Bool(False).tag(sync=True)
-    _is_closable = Bool(False).tag(sync=True)
-    _has_titlebar = Bool(False).tag(sync=True)
-    _title = Unicode("").tag(sync=True)
-    _cursor = Unicode("default").tag(sync=True)
-    _decoder = Unicode("auto").tag(sync=True)
-    _show_stats = Bool(False).tag(sync=True)
+    # A subclass has these. No values: they would hide a widget's traits.
+    send: Callable[..., None]
+    """Sends a message, and a list of buffers, over the notebook's own channel, to all pages."""
+    _title: str
+    _decoder: str
+    _show_stats: bool
 
     # ----- life
 
@@ -228,8 +187,8 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         if not isinstance(live, bool):
             raise TypeError(f"live must be True or False, not {live!r}")
         for name in kwargs:
-            if name not in _BASE_ARGUMENTS and not self.has_trait(name):
-                raise TypeError(f"RenderCanvas() has no argument {name!r}")
+            if name not in _BASE_ARGUMENTS and not self._rfb_is_trait(name):
+                raise TypeError(f"{type(self).__name__}() has no argument {name!r}")
         is_lossless = codec == "png" or (codec == "auto" and floor == 100)
         if is_lossless:
             floor, ceiling, subsampling = 100, 100, "444"
@@ -270,7 +229,6 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._rfb_sent_draw = 0  # the newest draw whose frame was sent
         self._rfb_drawn_when = -math.inf
         self._rfb_hears_in_cells = False
-        self._rfb_receives_directly = False
         self._rfb_sharpen_when = 0.0
         self._rfb_rest = _Wakeup(self._rfb_call_later, self._rfb_rested)
 
@@ -313,7 +271,7 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         self._rfb_draw_began: float | None = None
         self._rfb_draw_seconds = 0.0
         self._rfb_stats_told = 0.0
-        self.on_msg(self._rfb_on_message)
+        self._rfb_listen()
         self._final_canvas_init()
         if isinstance(self._rc_canvas_group, LiveGroup):
             self._rfb_receive_directly()
@@ -341,6 +299,18 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             for view, report in list(self._rfb_decoders.items())
         ]
         return f"{width}x{height}, {encoder}; {'; '.join(pages) or 'no page yet'}"
+
+    # ----- for subclasses: the way to pages
+
+    def _rfb_listen(self) -> None:
+        """Begins to hand the messages of pages to :meth:`_rfb_on_message`."""
+
+    def _rfb_receive_directly(self) -> None:
+        """Lets messages through while a cell runs, where that can be had."""
+
+    def _rfb_is_trait(self, name: str) -> bool:
+        """Whether it is an argument that a base class takes."""
+        return False
 
     # ----- messages from pages
 
@@ -1039,11 +1009,6 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
                 # One of the encoder's is shown as a badge; after a time-out the frame goes out by itself, when the cell is over.
                 logger.debug("flush() goes on without the frame: %s", error)
 
-    def _rfb_receive_directly(self) -> None:
-        if not self._rfb_receives_directly:
-            self._rfb_receives_directly = True
-            receive_directly(self.comm, self._handle_msg)
-
     def _rfb_on_its_thread(self, function: Callable[..., T], *args: Any) -> T:
         """Calls a function that only the canvas's thread may run. The caller's, for a canvas that is not live."""
         return (
@@ -1221,26 +1186,6 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
         if ack.present_ms is not None:
             meter.add("present", now, in_page)
 
-    def set_css_width(self, css_width: str) -> None:
-        """Sets the width as a CSS text, e.g. ``"100%"``."""
-        self._css_width = css_width
-
-    def set_css_height(self, css_height: str) -> None:
-        """Sets the height as a CSS text, e.g. ``"50vh"``."""
-        self._css_height = css_height
-
-    def set_resizable(self, resizable: bool) -> None:
-        """Whether the user can resize the canvas by its corner."""
-        self._resizable = bool(resizable)
-
-    def set_minimizable(self, minimizable: bool) -> None:
-        """Whether the title bar has a button that folds the canvas away; nothing is drawn while no page shows it."""
-        self._is_minimizable = bool(minimizable)
-
-    def set_closable(self, closable: bool) -> None:
-        """Whether the title bar has a button that closes the canvas."""
-        self._is_closable = bool(closable)
-
     # ----- the backend, in the base class's order
 
     def _rc_gui_poll(self) -> None:
@@ -1284,8 +1229,6 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
 
     def _rc_set_logical_size(self, width: float, height: float) -> None:
         self._last_set_logical_size = width, height
-        self._css_width = f"{width}px"
-        self._css_height = f"{height}px"
 
     def _rc_close(self) -> None:
         if self._is_closed:
@@ -1297,17 +1240,9 @@ class RenderCanvas(BaseRenderCanvas, anywidget.AnyWidget):
             encoder.close()
         self._rfb_last_frame = self._rfb_last_lossy = self._rfb_pending_final = self._rfb_last_array = None
         self._rfb_stripes = None
-        anywidget.AnyWidget.close(self)
 
     def _rc_get_closed(self) -> bool:
         return self._is_closed
-
-    def _rc_set_title(self, title: str) -> None:
-        self._title = str(title)
-        self._has_titlebar = bool(title)
-
-    def _rc_set_cursor(self, cursor: str) -> None:
-        self._cursor = cursor
 
 
 class _Wakeup:

@@ -153,7 +153,7 @@ def report() -> dict[str, Any]:
             "the front end is not built: run `make setup` in the checkout, or install the wheel"
         )
     if (canvas_module := sys.modules.get("rfb_gpu.canvas")) is not None:
-        for canvas in canvas_module.RenderCanvas._rc_canvas_group.get_canvases():
+        for canvas in canvas_module.StreamingCanvas._rc_canvas_group.get_canvases():
             facts["canvases"].append(canvas.describe())
     return facts
 

@@ -22,8 +22,7 @@ from PIL import Image
 from rendercanvas.base import BaseRenderCanvas
 
 import rfb_gpu
-from rfb_gpu import EncodedFrame, JpegEncoder, PngEncoder
-from rfb_gpu.canvas import RenderCanvas
+from rfb_gpu import EncodedFrame, JpegEncoder, PngEncoder, RenderCanvas
 from rfb_gpu.codecs import CpuEncoder, cpu
 from tests.gpu.helpers import psnr
 

@@ -13,7 +13,8 @@ import types
 import numpy as np
 import pytest
 
-from rfb_gpu.canvas import UNHEARD_SECONDS, RenderCanvas
+from rfb_gpu import RenderCanvas
+from rfb_gpu.canvas import UNHEARD_SECONDS
 from rfb_gpu.threads import Mail, receive_directly
 from tests.gpu.helpers import psnr
 from tests.gpu.test_canvas import Page, Scene, picture, texture_pixels
