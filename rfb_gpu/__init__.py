@@ -1,7 +1,7 @@
 """A remote-framebuffer canvas for notebooks: frames are encoded on the GPU that drew them and decoded on the one that shows them.
 
-``RenderCanvas`` is the canvas; ``JpegEncoder``, ``JpegDecoder``, ``PngEncoder`` and ``PngDecoder`` can be used alone. ``doctor()``
-tells what runs here and why.
+``RenderCanvas`` is the canvas, and ``RemoteFrameBuffer`` the one for programs of jupyter_rfb. ``JpegEncoder``, ``JpegDecoder``,
+``PngEncoder`` and ``PngDecoder`` can be used alone. ``doctor()`` tells what runs here and why.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from .diagnostics import NoAdapterError, doctor
 
 if TYPE_CHECKING:
     from .canvas import loop
+    from .remote_frame_buffer import RemoteFrameBuffer
     from .widget import RenderCanvas
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "NoAdapterError",
     "PngDecoder",
     "PngEncoder",
+    "RemoteFrameBuffer",
     "RenderCanvas",
     "__version__",
     "doctor",
@@ -36,6 +38,10 @@ def __getattr__(name: str) -> Any:
         from .widget import RenderCanvas
 
         return RenderCanvas
+    if name == "RemoteFrameBuffer":
+        from .remote_frame_buffer import RemoteFrameBuffer
+
+        return RemoteFrameBuffer
     if name == "loop":
         from .canvas import loop
 

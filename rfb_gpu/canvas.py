@@ -189,15 +189,7 @@ class StreamingCanvas(BaseRenderCanvas):
         for name in kwargs:
             if name not in _BASE_ARGUMENTS and not self._rfb_is_trait(name):
                 raise TypeError(f"{type(self).__name__}() has no argument {name!r}")
-        is_lossless = codec == "png" or (codec == "auto" and floor == 100)
-        if is_lossless:
-            floor, ceiling, subsampling = 100, 100, "444"
         views = Views(max_buffered_frames, latency_budget)
-        policy = (
-            QualityPolicy(ceiling, ceiling, subsampling)
-            if latency_budget is None
-            else QualityPolicy(floor, ceiling, subsampling, latency_budget)
-        )
         _complain_without_adapter()
         kwargs.setdefault("title", "")
         if live:
@@ -209,11 +201,12 @@ class StreamingCanvas(BaseRenderCanvas):
 
         self._is_closed = False
         self._decoder = decoder
-        self._rfb_policy = policy
         self._rfb_encoder_preference = encoder
         self._rfb_has_alpha = alpha == "premultiplied"
-        self._rfb_is_lossless = is_lossless
-        self._rfb_codec_choice = CodecChoice(latency_budget) if codec == "auto" and not is_lossless else None
+        self._rfb_codec = codec
+        self._rfb_subsampling = subsampling
+        self._rfb_latency_budget = latency_budget
+        self._rfb_set_quality(floor, ceiling)
         self._rfb_lossless_delay = lossless_delay
 
         # Where output of ours belongs: the cell that made the canvas. Callbacks start from other cells' messages.
@@ -276,6 +269,20 @@ class StreamingCanvas(BaseRenderCanvas):
         if isinstance(self._rc_canvas_group, LiveGroup):
             self._rfb_receive_directly()
             self._rc_canvas_group.begin(self)
+
+    def _rfb_set_quality(self, floor: int, ceiling: int) -> None:
+        """Of the frames from now on."""
+        budget, subsampling = self._rfb_latency_budget, self._rfb_subsampling
+        self._rfb_is_lossless = self._rfb_codec == "png" or (self._rfb_codec == "auto" and floor == 100)
+        if self._rfb_is_lossless:
+            floor, ceiling, subsampling = 100, 100, "444"
+        self._rfb_policy = (
+            QualityPolicy(ceiling, ceiling, subsampling)
+            if budget is None
+            else QualityPolicy(floor, ceiling, subsampling, budget)
+        )
+        may_choose = self._rfb_codec == "auto" and not self._rfb_is_lossless
+        self._rfb_codec_choice = CodecChoice(budget) if may_choose else None
 
     def get_context(self, context_type: str | type) -> contexts.BaseContext:
         """See ``BaseRenderCanvas.get_context``; "wgpu" gives a context that encodes on the GPU."""
@@ -837,7 +844,8 @@ class StreamingCanvas(BaseRenderCanvas):
     def _rfb_deliver(
         self, frame: EncodedFrame, *, final: bool, began: float | None = None, part: Part | None = None
     ) -> None:
-        fit = "exact" if isinstance(self._canvas_context, EncodingContext) else "stretch"
+        context = self._canvas_context
+        fit = context.fit if isinstance(context, EncodingContext) else "stretch"
         self._rfb_frame_id += 1
         if part is None:
             self._rfb_last_frame = (frame, fit, final)

@@ -14,12 +14,12 @@ from rendercanvas.contexts.bitmapcontext import BitmapContextToBitmap
 from rendercanvas.contexts.wgpucontext import WgpuContextToBitmap
 
 from .codecs import CpuEncoder, EncodedFrame, Encoder, PngEncoder, choose
-from .codecs.source import Part
+from .codecs.source import Part, check_source
 from .diagnostics import NoAdapterError, find_adapter
 from .flow import Settings
 from .readback import GPUFuture
 
-__all__ = ["ArrayContext", "EncodingContext"]
+__all__ = ["ArrayContext", "EncodingContext", "TextureContext"]
 
 logger = logging.getLogger("rfb_gpu")
 
@@ -36,6 +36,9 @@ class ArrayContext(BitmapContextToBitmap):
 
 class EncodingContext(WgpuContextToBitmap):
     """Made by ``canvas.get_context("wgpu")``; configured by whoever draws, pygfx for example."""
+
+    fit = "exact"
+    """How pages lay its pictures out: see docs/protocol.md."""
 
     def __init__(self, present_info: dict[str, Any]) -> None:
         if find_adapter() is None:
@@ -202,3 +205,32 @@ class EncodingContext(WgpuContextToBitmap):
             if encoder is not None:
                 encoder.close()
         self._encoder = self._lossless = None
+
+
+class TextureContext(EncodingContext):
+    """Encodes textures that the program has made and drawn itself, of any size and device."""
+
+    fit = "stretch"
+
+    @property
+    def physical_size(self) -> tuple[int, int]:
+        """Of the texture."""
+        return self._texture.size[:2] if self._texture is not None else (0, 0)
+
+    def present(self, texture: wgpu.GPUTexture) -> dict[str, Any]:
+        """Encodes what the texture holds; it is read again, until the next one, for the picture without loss.
+
+        Raises:
+            ValueError: it cannot be encoded; the message names the cure.
+        """
+        device = texture._device
+        # The first is what the GPU's encoders need, the second what those on the CPU do.
+        for usage in ("TEXTURE_BINDING", "COPY_SRC"):
+            check_source(texture, device, usage=usage)
+        if self.device is not device:
+            self.configure(device=device, format=texture.format)
+        self._texture = texture
+        return self._rc_present()
+
+    def _drop_texture(self) -> None:
+        self._texture = None  # not released: it is the program's

@@ -70,6 +70,13 @@ class Views:
         self.latency_budget = latency_budget
         self._views: OrderedDict[str, _View] = OrderedDict()
 
+    def set_window(self, window: int | None) -> None:
+        """Of all pages, from now on."""
+        if window != self._fixed_window:
+            self._fixed_window = window
+            for view in self._views.values():
+                view.window = FrameWindow(window)
+
     def __len__(self) -> int:
         return len(self._views)
 
