@@ -1,11 +1,13 @@
 """A remote-framebuffer canvas for notebooks: frames are encoded on the GPU that drew them and decoded on the one that shows them.
 
 ``RenderCanvas`` is the canvas, and ``RemoteFrameBuffer`` the one for programs of jupyter_rfb. ``JpegEncoder``, ``JpegDecoder``,
-``PngEncoder`` and ``PngDecoder`` can be used alone. ``doctor()`` tells what runs here and why.
+``PngEncoder`` and ``PngDecoder`` can be used alone. ``TextureStream`` feeds textures while a scene renders. ``doctor()`` tells
+what runs here and why.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ._version import __version__
@@ -13,8 +15,10 @@ from .codecs import EncodedFrame, JpegDecoder, JpegEncoder, PngDecoder, PngEncod
 from .diagnostics import NoAdapterError, doctor
 
 if TYPE_CHECKING:
+    from . import uploads
     from .canvas import loop
     from .remote_frame_buffer import RemoteFrameBuffer
+    from .uploads import TextureStream
     from .widget import RenderCanvas
 
 __all__ = [
@@ -26,9 +30,11 @@ __all__ = [
     "PngEncoder",
     "RemoteFrameBuffer",
     "RenderCanvas",
+    "TextureStream",
     "__version__",
     "doctor",
     "loop",
+    "uploads",
 ]
 
 
@@ -46,4 +52,7 @@ def __getattr__(name: str) -> Any:
         from .canvas import loop
 
         return loop
+    if name in ("TextureStream", "uploads"):
+        uploads = import_module(".uploads", __name__)
+        return uploads if name == "uploads" else uploads.TextureStream
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
