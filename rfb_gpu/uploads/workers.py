@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["POLL_SECONDS", "ActiveUpload", "active", "changed", "configure", "streams", "workers"]
 
-POLL_SECONDS = 0.0005
+POLL_SECONDS = 0.0002
 """While a thread waits for the GPU: a map that has come tells nobody but an event loop."""
 
 changed = threading.Condition()

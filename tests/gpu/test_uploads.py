@@ -18,8 +18,7 @@ import pytest
 import rendercanvas.offscreen
 import wgpu
 
-from rfb_gpu import TextureStream, uploads
-from rfb_gpu.canvas import RenderCanvas
+from rfb_gpu import RenderCanvas, TextureStream, uploads
 from rfb_gpu.uploads.staging import Part, StagingBuffer, texel_format
 from tests.gpu.test_canvas import Page, picture
 

@@ -1,0 +1,474 @@
+"""What feeding a texture costs the thread that draws, and how many bytes a second get through: three tables, for any adapter.
+
+    python -m benchmarks.upload --json upload.json
+    python -m benchmarks.upload --size 960x540 --fps 30        # without a GPU
+
+The first table: a scene with a picture in it is drawn at ``--fps``, without a canvas, and the picture is fed with whole frames
+at the same rate. All ways take turns of ``--frames`` frames, ``--rounds`` times. ``draw`` is the time of one draw on the thread
+that draws, with all that the way asks of this thread (median and 95th percentile, in ms); ``longest`` is the median, over the
+turns, of a turn's longest one; ``frame`` ends when the GPU is through. ``put`` is the time in ``put()`` on the thread that
+calls it. The ways:
+
+* ``none``: the picture stays.
+* ``set_data``: the peer, pygfx's own: ``texture.set_data(frame)``, which the draw then uploads.
+* ``stream``: a thread calls ``TextureStream.put`` with frames that nobody can write to; the draw begins with ``flush(wait=False)``.
+* ``stream, copied``: likewise with frames that may change at once, so that ``put()`` copies them.
+* ``16 streams``: the frame in 16 parts, each a texture with a stream of its own.
+
+The second table: uploads one after the other, as fast as they go, until the GPU has the last one. ``ms`` is that of one, median
+of the rounds; ``of write_buffer`` is the throughput as a part of what ``queue.write_buffer`` and an empty submission have with the
+same bytes. Streams fill two layers by turns, or else they would skip what is overwritten before it is shown. The third: from
+``put()`` until the upload is recorded, for arrays that lie differently in memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pygfx as gfx
+import wgpu
+from numpy.typing import NDArray
+from pygfx.renderers.wgpu import get_shared
+
+from benchmarks.scenes import make_renderer, make_scene
+from rfb_gpu import TextureStream
+
+Array = NDArray[np.uint8]
+USAGE = wgpu.TextureUsage.COPY_DST | wgpu.TextureUsage.TEXTURE_BINDING
+PARTS = 16
+
+
+def make_frames(width: int, height: int, count: int = 4) -> list[Array]:
+    """Different ones, which nobody can write to."""
+    rng = np.random.default_rng(1)
+    frames = [rng.integers(0, 256, (height, width, 4), np.uint8) for _ in range(count)]
+    for frame in frames:
+        frame.flags.writeable = False
+    return frames
+
+
+class Gpu:
+    """The device that pygfx draws with, and a way to wait for it."""
+
+    def __init__(self) -> None:
+        self.device: wgpu.GPUDevice = get_shared().device
+        self._probe = self.device.create_buffer(size=4, usage=wgpu.BufferUsage.COPY_SRC)
+
+    def wait(self) -> None:
+        """Until all that was submitted is done."""
+        self.device.queue.read_buffer(self._probe)
+
+    def texture(self, width: int, height: int, layers: int = 1) -> wgpu.GPUTexture:
+        """Of RGBA."""
+        return self.device.create_texture(size=(width, height, layers), format="rgba8unorm", usage=USAGE)
+
+
+# ----- drawing meanwhile
+
+
+class Way:
+    """One way to feed the picture of the scene: what is done before each draw, and beside it."""
+
+    name = "none"
+
+    def __init__(self, frames: list[Array]) -> None:
+        self.frames = frames
+        self.samples: dict[str, list[float]] = {"draw": [], "frame": [], "put": []}
+        self.longest: list[float] = []
+        self.shown = 0
+        self.textures = self.make_textures()
+
+    def make_textures(self) -> list[gfx.Texture]:
+        """Those that the picture is made of, from top to bottom."""
+        return [gfx.Texture(self.frames[0], dim=2)]
+
+    def before_draw(self, number: int) -> None:
+        """On the thread that draws; its time is the draw's."""
+
+    def put(self, number: int) -> None:
+        """On another thread, once a frame."""
+
+    def close(self) -> None:
+        """Gives back what it has."""
+
+
+class SetData(Way):
+    """pygfx's own."""
+
+    name = "set_data"
+
+    def before_draw(self, number: int) -> None:
+        self.textures[0].set_data(self.frames[number % len(self.frames)])
+        self.shown += 1
+
+
+class Streamed(Way):
+    """Ours."""
+
+    def __init__(self, frames: list[Array], *, parts: int = 1, copied: bool = False) -> None:
+        self.name = f"{parts} streams" if parts > 1 else "stream, copied" if copied else "stream"
+        self.parts = parts
+        super().__init__(frames)
+        self.streams = [TextureStream(texture, policy="drop_oldest") for texture in self.textures]
+        self.sources = [np.array_split(np.array(frame) if copied else frame, parts) for frame in frames]
+        self.futures: list[Any] = []
+
+    def make_textures(self) -> list[gfx.Texture]:
+        parts = np.array_split(self.frames[0], self.parts)
+        return [gfx.Texture(dim=2, size=(p.shape[1], p.shape[0]), format="4xu1") for p in parts]
+
+    def before_draw(self, number: int) -> None:
+        for stream in self.streams:
+            stream.flush(wait=False)
+
+    def put(self, number: int) -> None:
+        source = self.sources[number % len(self.sources)]
+        futures = [stream.put(part) for stream, part in zip(self.streams, source, strict=True)]
+        futures[-1].add_done_callback(self._count)
+
+    def _count(self, future: Any) -> None:
+        self.shown += not future.cancelled()
+
+    def close(self) -> None:
+        for stream in self.streams:
+            stream.close()
+
+
+class Drawing:
+    """A torus knot behind the picture."""
+
+    def __init__(self, gpu: Gpu, ways: list[Way], width: int, height: int) -> None:
+        self.gpu, self.ways = gpu, ways
+        target = gfx.Texture(dim=2, size=(width, height, 1), format="rgba8unorm")
+        self.renderer = make_renderer(target)
+        self.scene, self.camera, self.animate = make_scene("mesh")
+        self.groups = [self.picture(way.textures) for way in ways]
+        self.scene.add(*self.groups)
+
+    @staticmethod
+    def picture(textures: list[gfx.Texture]) -> gfx.Group:
+        """Of a width of two."""
+        group, y = gfx.Group(), 0
+        for texture in textures:
+            image = gfx.Image(gfx.Geometry(grid=texture), gfx.ImageBasicMaterial(clim=(0, 255)))
+            image.local.y = y
+            y += texture.size[1]
+            group.add(image)
+        group.local.scale = 2 / textures[0].size[0]
+        group.local.position = (-1, -0.5, 0)
+        return group
+
+    def turn(self, way: Way, frames: int, fps: float) -> None:
+        """Draws so many frames, and feeds as many."""
+        for group, other in zip(self.groups, self.ways, strict=True):
+            group.visible = other is way
+        stop = threading.Event()
+
+        def feed() -> None:
+            for number in ticks(fps, frames):
+                if stop.is_set():
+                    return
+                began = time.perf_counter()
+                way.put(number)
+                way.samples["put"].append(time.perf_counter() - began)
+
+        feeder = threading.Thread(target=feed)
+        feeder.start()
+        draws = []
+        for number in ticks(fps, frames):
+            began = time.perf_counter()
+            way.before_draw(number)
+            self.animate(number / fps)
+            self.renderer.render(self.scene, self.camera)
+            draws.append(time.perf_counter() - began)
+            self.gpu.wait()
+            way.samples["frame"].append(time.perf_counter() - began)
+        stop.set()
+        feeder.join()
+        way.samples["draw"] += draws
+        way.longest.append(max(draws))
+
+
+def ticks(fps: float, count: int) -> Iterator[int]:
+    """Numbers, each when it is time for it; behind time, at once, without catching up."""
+    due = time.perf_counter()
+    for number in range(count):
+        time.sleep(max(due - time.perf_counter(), 0))
+        yield number
+        due = max(due + 1 / fps, time.perf_counter())
+
+
+def measure_drawing(gpu: Gpu, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The first table's rows."""
+    frames = make_frames(*options.size)
+    ways = [Way(frames), SetData(frames), Streamed(frames), Streamed(frames, copied=True)]
+    ways.append(Streamed(frames, parts=PARTS))
+    drawing = Drawing(gpu, ways, *options.draw)
+    for _ in range(2):  # compiles, and makes what is made once
+        for way in ways:
+            drawing.turn(way, 10, options.fps)
+    for way in ways:
+        way.samples = {name: [] for name in way.samples}
+        way.longest, way.shown = [], 0
+    seconds = dict.fromkeys((way.name for way in ways), 0.0)
+    for _ in range(options.rounds):
+        for way in ways:
+            start = time.perf_counter()
+            drawing.turn(way, options.frames, options.fps)
+            seconds[way.name] += time.perf_counter() - start
+    for way in ways:
+        way.close()
+    rows = []
+    for way in ways:
+        row: dict[str, Any] = {"way": way.name, "shown_per_second": way.shown / seconds[way.name]}
+        for name, values in way.samples.items():
+            row[name] = 1000 * statistics.median(values)
+            row[f"{name}95"] = 1000 * float(np.percentile(values, 95))
+            row[f"{name}_longest"] = 1000 * max(values)
+        row["longest"] = 1000 * statistics.median(way.longest)
+        rows.append(row)
+    return rows
+
+
+# ----- one after the other
+
+
+class Throughput:
+    """Uploads of one size, by everything that uploads."""
+
+    def __init__(self, gpu: Gpu, width: int, height: int, streams: int = 1) -> None:
+        self.gpu = gpu
+        self.frames = make_frames(width, height, 2)
+        self.nbytes = self.frames[0].nbytes
+        self.size = width, height
+        self.samples: dict[str, list[float]] = {}
+        device = gpu.device
+        self.buffer = device.create_buffer(size=self.nbytes, usage=wgpu.BufferUsage.COPY_DST)
+        self.texture = gpu.texture(width, height)
+        self.ways: dict[str, Callable[[int], None]] = {
+            "write_buffer": self.write_buffer,
+            "write_texture": self.write_texture,
+        }
+        self.streams: list[TextureStream] = []
+        for buffers in (2, 3, -1) if streams == 1 else (2,):
+            made = [TextureStream(gpu.texture(width, height, 2), buffers) for _ in range(streams)]
+            self.streams += made
+            self.ways[f"{streams} stream{'s' * (streams > 1)}, buffers={buffers}"] = self.putter(made)
+        if streams == 1:
+            self.ways["1 stream, buffers=2, copied"] = self.putter(self.streams[:1], copied=True)
+
+    def write_buffer(self, number: int) -> None:
+        queue = self.gpu.device.queue
+        queue.write_buffer(self.buffer, 0, self.frames[number % 2])
+        queue.submit([])
+
+    def write_texture(self, number: int) -> None:
+        queue, (width, height) = self.gpu.device.queue, self.size
+        layout = {"bytes_per_row": 4 * width, "rows_per_image": height}
+        queue.write_texture({"texture": self.texture}, self.frames[number % 2], layout, (width, height, 1))
+        queue.submit([])
+
+    def putter(self, streams: list[TextureStream], *, copied: bool = False) -> Callable[[int], None]:
+        """Puts to one stream after the other."""
+        frames = [np.array(frame) for frame in self.frames] if copied else self.frames
+
+        def put(number: int) -> None:
+            layer = number // len(streams) % 2
+            streams[number % len(streams)].put(frames[number % 2], origin=(0, 0, layer))
+
+        return put
+
+    def round(self, count: int) -> None:
+        """One sample of everything: seconds for one upload."""
+        for name, upload in self.ways.items():
+            self.gpu.wait()
+            began = time.perf_counter()
+            for number in range(count):
+                upload(number)
+            for stream in self.streams:
+                stream.flush()
+            self.gpu.wait()
+            self.samples.setdefault(name, []).append((time.perf_counter() - began) / count)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Of the second table."""
+        seconds = {name: statistics.median(values) for name, values in self.samples.items()}
+        plain = seconds["write_buffer"]
+        return [
+            {
+                "way": name,
+                "bytes": self.nbytes,
+                "ms": 1000 * value,
+                "gigabytes_per_second": self.nbytes / value / 1e9,
+                "of_write_buffer": plain / value,
+            }
+            for name, value in seconds.items()
+        ]
+
+    def close(self) -> None:
+        """Gives everything back."""
+        for stream in self.streams:
+            stream.close()
+        self.buffer.destroy()
+
+
+def measure_throughput(gpu: Gpu, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The second table's rows."""
+    width, height = options.size
+    rows = []
+    for part, streams in ((64, 1), (16, 1), (4, 1), (1, 1), (1, 4), (1, 16)):
+        case = Throughput(gpu, width, max(height // part, 1), streams)
+        count = max(options.uploads, 2 * streams)
+        case.round(count)
+        case.samples = {}
+        for _ in range(options.rounds):
+            case.round(count)
+        rows += case.rows()
+        case.close()
+    return rows
+
+
+def measure_layouts(gpu: Gpu, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """How long one upload takes from put() until it is recorded, by how the array lies in memory."""
+    width, height = options.size
+    rng = np.random.default_rng(1)
+    whole = rng.integers(0, 256, (2 * height, width, 4), np.uint8)
+    arrays = {
+        "contiguous": whole[:height],
+        "every second row": whole[::2],
+        "mirrored": whole[:height, ::-1],
+        "RGB for RGBA": np.ascontiguousarray(whole[:height, :, :3]),
+        "planes": np.ascontiguousarray(whole[:height].transpose(2, 0, 1)).transpose(1, 2, 0),
+    }
+    samples: dict[str, list[float]] = {name: [] for name in arrays}
+    with TextureStream(gpu.texture(width, height)) as stream:
+        for _ in range(options.rounds + 2):
+            for name, array in arrays.items():
+                gpu.wait()
+                began = time.perf_counter()
+                stream.put(array, copy=False).result()
+                samples[name].append(time.perf_counter() - began)
+    plain = statistics.median(samples["contiguous"][2:])
+    return [
+        {
+            "array": name,
+            "ms": 1000 * statistics.median(values[2:]),
+            "ratio": statistics.median(values[2:]) / plain,
+        }
+        for name, values in samples.items()
+    ]
+
+
+# ----- tables
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """As Markdown."""
+    return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *rows])
+
+
+def drawing_table(rows: list[dict[str, Any]]) -> str:
+    """With the two figures that count: what a draw is longer than without, and the longest one beside the peer's."""
+    none, peer = rows[0], rows[1]
+    head = [
+        "way",
+        "draw, ms",
+        "more than none",
+        "longest",
+        "of set_data's",
+        "frame, ms",
+        "put, ms",
+        "shown/s",
+    ]
+    lines = []
+    for row in rows:
+        is_ours = row is not none and row is not peer
+        lines.append(
+            [
+                row["way"],
+                f"{row['draw']:.2f}, {row['draw95']:.2f}",
+                f"{row['draw'] - none['draw']:+.2f}" if row is not none else "",
+                f"{row['longest']:.2f}",
+                f"{row['longest'] / peer['longest']:.2f}",
+                f"{row['frame']:.2f}, {row['frame95']:.2f}",
+                f"{row['put']:.2f}, {row['put95']:.2f}" if is_ours else "",
+                f"{row['shown_per_second']:.0f}" if row is not none else "",
+            ]
+        )
+    return table(head, lines)
+
+
+def throughput_table(rows: list[dict[str, Any]]) -> str:
+    """By size and number of streams."""
+    head = ["way", "MB", "ms", "GB/s", "of write_buffer"]
+    return table(
+        head,
+        [
+            [
+                row["way"],
+                f"{row['bytes'] / 1e6:.2f}",
+                f"{row['ms']:.2f}",
+                f"{row['gigabytes_per_second']:.2f}",
+                f"{row['of_write_buffer']:.2f}",
+            ]
+            for row in rows
+        ],
+    )
+
+
+def layouts_table(rows: list[dict[str, Any]]) -> str:
+    """Beside a contiguous array."""
+    lines = [[row["array"], f"{row['ms']:.2f}", f"{row['ratio']:.2f}"] for row in rows]
+    return table(["array", "put() until recorded, ms", "of contiguous"], lines)
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """WIDTHxHEIGHT."""
+    width, height = map(int, text.split("x"))
+    return width, height
+
+
+def main() -> None:
+    """Measures what the command line asks for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--size", type=parse_size, default=(3840, 2160), help="of the frames; default 3840x2160"
+    )
+    parser.add_argument(
+        "--draw", type=parse_size, default=(1920, 1080), help="of the drawn picture; default 1920x1080"
+    )
+    parser.add_argument("--fps", type=float, default=60)
+    parser.add_argument("--frames", type=int, default=60, help="in a turn")
+    parser.add_argument("--uploads", type=int, default=12, help="in a sample of the throughput")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+
+    gpu = Gpu()
+    info = gpu.device.adapter.info
+    facts = {"adapter": dict(info), "wgpu": wgpu.__version__, "pygfx": gfx.__version__}
+    print(f"adapter: {info['device']}, wgpu {wgpu.__version__}, pygfx {gfx.__version__}\n")
+    drawing = measure_drawing(gpu, options)
+    print(drawing_table(drawing), end="\n\n")
+    throughput = measure_throughput(gpu, options)
+    print(throughput_table(throughput), end="\n\n")
+    layouts = measure_layouts(gpu, options)
+    print(layouts_table(layouts))
+    if options.json:
+        facts |= {"size": options.size, "fps": options.fps}
+        facts |= {"drawing": drawing, "throughput": throughput, "layouts": layouts}
+        options.json.write_text(json.dumps(facts, indent=1, default=str))
+
+
+if __name__ == "__main__":
+    main()
