@@ -11,9 +11,10 @@ calls it. The ways:
 
 * ``none``: the picture stays.
 * ``set_data``: the peer, pygfx's own: ``texture.set_data(frame)``, which the draw then uploads.
-* ``stream``: a thread calls ``TextureStream.put`` with frames that nobody can write to; the draw begins with ``flush(wait=False)``.
-* ``stream, copied``: likewise with frames that may change at once, so that ``put()`` copies them.
-* ``16 streams``: the frame in 16 parts, each a texture with a stream of its own.
+* ``stream``: a thread calls ``TextureStream.put`` with frames that nobody can write to, and the oldest is dropped where no buffer
+  is free; the draw begins with ``flush(wait=False)``, which is also when buffers come back.
+* ``copied``: likewise with frames that may change at once, so that ``put()`` copies them.
+* ``4 streams``, ``16 streams``: the frame in so many parts, each a texture with a stream of its own.
 
 The second table: uploads one after the other, as fast as they go, until the GPU has the last one. ``ms`` is that of one, median
 of the rounds; ``of write_buffer`` is the throughput as a part of what ``queue.write_buffer`` and an empty submission have with the
@@ -43,7 +44,6 @@ from rfb_gpu import TextureStream
 
 Array = NDArray[np.uint8]
 USAGE = wgpu.TextureUsage.COPY_DST | wgpu.TextureUsage.TEXTURE_BINDING
-PARTS = 16
 
 
 def make_frames(width: int, height: int, count: int = 4) -> list[Array]:
@@ -113,11 +113,14 @@ class SetData(Way):
 class Streamed(Way):
     """Ours."""
 
-    def __init__(self, frames: list[Array], *, parts: int = 1, copied: bool = False) -> None:
-        self.name = f"{parts} streams" if parts > 1 else "stream, copied" if copied else "stream"
+    def __init__(
+        self, frames: list[Array], buffers: int = 3, *, parts: int = 1, copied: bool = False
+    ) -> None:
+        self.name = f"{parts} streams" if parts > 1 else f"stream, buffers={buffers}"
+        self.name += ", copied" if copied else ""
         self.parts = parts
         super().__init__(frames)
-        self.streams = [TextureStream(texture, policy="drop_oldest") for texture in self.textures]
+        self.streams = [TextureStream(texture, buffers, policy="drop_oldest") for texture in self.textures]
         self.sources = [np.array_split(np.array(frame) if copied else frame, parts) for frame in frames]
         self.futures: list[Any] = []
 
@@ -209,8 +212,8 @@ def ticks(fps: float, count: int) -> Iterator[int]:
 def measure_drawing(gpu: Gpu, options: argparse.Namespace) -> list[dict[str, Any]]:
     """The first table's rows."""
     frames = make_frames(*options.size)
-    ways = [Way(frames), SetData(frames), Streamed(frames), Streamed(frames, copied=True)]
-    ways.append(Streamed(frames, parts=PARTS))
+    ways = [Way(frames), SetData(frames), *(Streamed(frames, buffers) for buffers in (2, 3))]
+    ways += [Streamed(frames, copied=True), *(Streamed(frames, parts=parts) for parts in (4, 16))]
     drawing = Drawing(gpu, ways, *options.draw)
     for _ in range(2):  # compiles, and makes what is made once
         for way in ways:
