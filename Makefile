@@ -30,6 +30,7 @@ help:
 	@echo "make lint       ruff, mypy, and the front end's own checks"
 	@echo "make test-unit  tests that need no GPU       make test-gpu  tests on any wgpu adapter"
 	@echo "make test-js    the front end's tests        make test-e2e  tests in JupyterLab and Chromium"
+	@echo "make docs       the site of docs/ in site/"
 	@echo "make wheel      sdist and wheel in dist/     make clean     remove all of the above"
 
 # ---- set-up
@@ -105,6 +106,13 @@ test: setup lint test-js
 # The order above holds with `make -j` too.
 .NOTPARALLEL:
 
+# ---- docs
+
+# Open site/index.html, or `mkdocs serve` while writing.
+.PHONY: docs
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
+
 # ---- packages
 
 .PHONY: wheel
@@ -113,6 +121,6 @@ wheel: $(INSTALLED)
 
 .PHONY: clean
 clean:
-	rm -rf $(VENV) js/node_modules js/src/vendor rfb_gpu/static dist build test-results \
+	rm -rf $(VENV) js/node_modules js/src/vendor rfb_gpu/static dist build site test-results \
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -134,9 +134,9 @@ class StreamingCanvas(BaseRenderCanvas):
 
     _rc_canvas_group: CanvasGroup | LiveGroup = CanvasGroup(loop)
 
-    # A subclass has these. No values: they would hide a widget's traits.
+    # A subclass has these. No values: they would hide a widget's traits. send() sends a message and a list of buffers over the
+    # notebook's own channel, to all pages.
     send: Callable[..., None]
-    """Sends a message, and a list of buffers, over the notebook's own channel, to all pages."""
     _title: str
     _decoder: str
     _show_stats: bool

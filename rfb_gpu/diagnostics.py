@@ -153,8 +153,9 @@ def report() -> dict[str, Any]:
             "the front end is not built: run `make setup` in the checkout, or install the wheel"
         )
     if (canvas_module := sys.modules.get("rfb_gpu.canvas")) is not None:
-        for canvas in canvas_module.StreamingCanvas._rc_canvas_group.get_canvases():
-            facts["canvases"].append(canvas.describe())
+        for canvas in canvas_module.loop.get_canvases():
+            if isinstance(canvas, canvas_module.StreamingCanvas):
+                facts["canvases"].append(canvas.describe())
     return facts
 
 

@@ -175,9 +175,9 @@ class _FrameCanvas(StreamingCanvas):
             return
         context: TextureContext | None = None
         if isinstance(frame, wgpu.GPUTexture):
-            context = self._textures = self._textures or TextureContext(
-                {"method": "bitmap", **(self._rc_get_present_info(["bitmap"]) or {})}
-            )
+            info = self._rc_get_present_info(["bitmap"])
+            assert info is not None
+            context = self._textures = self._textures or TextureContext(info)
             result = context.present(frame)
             self._rfb_last_array = None
         else:

@@ -40,7 +40,10 @@ class PageWidget(anywidget.AnyWidget):
 class RenderCanvas(StreamingCanvas, PageWidget):
     """A canvas to use in notebooks; a drop-in for ``rendercanvas.anywidget.RenderCanvas``.
 
-    Arguments (besides those of ``BaseRenderCanvas``: size, title, update_mode, min_fps, max_fps, vsync, present_method):
+    It takes the arguments of ``rendercanvas.BaseRenderCanvas`` as well: size, title, update_mode, min_fps, max_fps, vsync and
+    present_method.
+
+    Arguments:
         quality: of JPEG frames, 1 to 100: ``(least, best)``, within which it follows what the link carries; or one number.
         codec: ``"auto"``: JPEG, and PNG at rest; while the link is slow also in motion, where the GPU makes PNGs and these are
             smaller, as of many plots; for ``quality=100`` always PNG. ``"jpeg"``: JPEG at any quality, and PNG at rest;

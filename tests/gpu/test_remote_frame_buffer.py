@@ -7,6 +7,8 @@ but the import.
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from pathlib import Path
 
 import ipywidgets
@@ -18,7 +20,7 @@ from traitlets import TraitError
 
 from rfb_gpu import RemoteFrameBuffer
 from rfb_gpu.codecs import CpuEncoder
-from rfb_gpu.diagnostics import BUNDLE
+from rfb_gpu.diagnostics import BUNDLE, report
 from tests.gpu.helpers import image_of, psnr, texture_of
 from tests.gpu.helpers import picture as make_picture
 from tests.gpu.test_canvas import Page, picture
@@ -531,3 +533,22 @@ def test_close(by):
         assert widget.snapshot().data.shape == (1, 1, 3), "the frame was let go"
 
     show(Frames, test)
+
+
+def test_doctor_knows_it_and_nothing_is_left_of_a_closed_one(device):
+    async def main():
+        widget = Frames(encoder="gpu")
+        page = Page(widget)
+        page.open(40, 30)
+        widget.frame = texture_of(device, make_picture("flat", 40, 30))
+        widget.request_draw()
+        await page.wait_final()
+        assert "40x30, GPU JPEG" in "".join(report()["canvases"])
+        widget.close()
+        left = weakref.ref(widget), weakref.ref(widget._rfb_canvas), weakref.ref(widget.frame)
+        del widget, page
+        await asyncio.sleep(0.3)  # the loop looks for closed canvases
+        gc.collect()
+        assert [reference() for reference in left] == [None, None, None]
+
+    asyncio.run(main())
