@@ -21,12 +21,20 @@ from .context import TextureContext
 from .threads import callback_lock
 from .widget import PageWidget
 
+CURE = "pip install 'rfb_gpu[jupyter_rfb]'"
+
 try:
     import jupyter_rfb
 except ImportError as error:
     raise ImportError(
-        "rfb_gpu.RemoteFrameBuffer is a subclass of jupyter_rfb's, which is not installed: pip install 'rfb_gpu[jupyter_rfb]'"
+        f"rfb_gpu.RemoteFrameBuffer is a subclass of jupyter_rfb's, which is not installed: {CURE}"
     ) from error
+
+if tuple(jupyter_rfb.version_info[:2]) != (1, 0):
+    # Parts of it are called that are not public.
+    raise ImportError(
+        f"rfb_gpu.RemoteFrameBuffer needs jupyter_rfb 1.0, and {jupyter_rfb.__version__} is installed: {CURE}"
+    )
 
 __all__ = ["RemoteFrameBuffer"]
 

@@ -1,13 +1,15 @@
-"""rfb_gpu without jupyter_rfb, which it needs for one class only."""
+"""rfb_gpu without the jupyter_rfb that one of its classes needs."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
+import pytest
+
 CODE = """
-import sys
-sys.modules["jupyter_rfb"] = None  # as if it were not installed
+import sys, types
+sys.modules["jupyter_rfb"] = {module}
 import rfb_gpu
 rfb_gpu.RenderCanvas
 try:
@@ -16,10 +18,16 @@ except ImportError as error:
     print("said:", error)
 """
 
+MISSING = "None"
+OLD = "types.SimpleNamespace(version_info=(0, 5, 1), __version__='0.5.1')"
 
-def test_without_jupyter_rfb_the_error_names_the_cure():
-    done = subprocess.run(
-        [sys.executable, "-c", CODE], capture_output=True, text=True, timeout=60, check=True
-    )
+
+@pytest.mark.parametrize(
+    ("module", "words"), [(MISSING, "is not installed"), (OLD, "and 0.5.1 is installed")]
+)
+def test_the_error_names_the_cure(module, words):
+    command = [sys.executable, "-c", CODE.format(module=module)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.startswith("said: ")
+    assert words in done.stdout
     assert "pip install 'rfb_gpu[jupyter_rfb]'" in done.stdout
