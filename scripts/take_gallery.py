@@ -24,23 +24,24 @@ def take_picture(name: str) -> None:
     """Run one notebook; canvases beside each other make one picture."""
     from tests.gpu import notebooks
 
-    async def main() -> list[tuple[bytes, tuple[int, int]]]:
+    async def main() -> list[tuple[str, bytes, tuple[int, int]]]:
         pages = await notebooks.run(name)
         for page in pages:
             page.canvas.close()
-        return [(bytes(page.frames[-1][1]), page.size) for page in pages]
+        last = [(page.frames[-1], page.size) for page in pages]
+        return [(message["codec"], bytes(file), size) for (message, file), size in last]
 
     taken = asyncio.run(main())
     for old in PICTURES.glob(f"{name}.*"):
         old.unlink()
-    images = [Image.open(io.BytesIO(file)).convert("RGB") for file, _ in taken]
-    if len(images) == 1 and len(taken[0][0]) < MOST_BYTES and images[0].size == taken[0][1]:
-        (PICTURES / f"{name}.png").write_bytes(taken[0][0])
+    images = [Image.open(io.BytesIO(file)).convert("RGB") for _, file, _ in taken]
+    if len(taken) == 1 and len(taken[0][1]) < MOST_BYTES and images[0].size == taken[0][2]:
+        codec, file, _ = taken[0]
+        (PICTURES / f"{name}.{codec.replace('jpeg', 'jpg')}").write_bytes(file)
         return
     # As the page does: few pixels are shown large.
-    images = [
-        image.resize(size, Image.Resampling.NEAREST) for image, (_, size) in zip(images, taken, strict=True)
-    ]
+    sizes = [size for _, _, size in taken]
+    images = [image.resize(size, Image.Resampling.NEAREST) for image, size in zip(images, sizes, strict=True)]
     gap = 8
     width = sum(image.width + gap for image in images) - gap
     whole = Image.new("RGB", (width, max(image.height for image in images)), "white")

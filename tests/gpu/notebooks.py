@@ -12,6 +12,9 @@ from typing import Any
 from rfb_gpu.widget import PageWidget
 from tests.gpu.test_canvas import Page
 
+MOVING = {"film"}
+"""Never at rest, so there is no picture without loss to wait for."""
+
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 
@@ -47,7 +50,10 @@ async def run(name: str) -> list[Page]:
                     )
                     page.open(*page.size)
             for page in pages.values():
-                await _rest(page, counts.get(page, 0))
+                if name in MOVING:
+                    await page.wait_frames(1)
+                else:
+                    await _rest(page, counts.get(page, 0))
     return list(pages.values())
 
 
