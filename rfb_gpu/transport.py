@@ -24,14 +24,23 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from websockets.asyncio.server import ServerConnection
     from websockets.http11 import Request, Response
 
-__all__ = ["ACCEPTED", "Link", "Road", "TransportError", "frame_pieces", "open_road", "origin_is_trusted"]
+__all__ = [
+    "ACCEPTED",
+    "Link",
+    "Road",
+    "Socket",
+    "TransportError",
+    "frame_pieces",
+    "open_road",
+    "origin_is_trusted",
+]
 
 logger = logging.getLogger("rfb_gpu.transport")
 
@@ -50,7 +59,7 @@ FLUSH_SECONDS = 1.0
 """How long the last words may take when a canvas is closed."""
 REFUSED = 4401
 """Close code of a websocket whose first message was not a known token; after HTTP's 401."""
-ACCEPTED = '{"type":"accepted"}'
+ACCEPTED = {"type": "accepted"}
 """The answer to a known token. Behind a proxy a websocket is open before it reaches us; this tells that it does."""
 
 
@@ -100,12 +109,25 @@ def frame_pieces(message: Mapping[str, Any], file: bytes | memoryview) -> list[b
     ]
 
 
+class Socket(Protocol):
+    """What a link needs of a websocket, whoever serves it. All of it happens on the server's loop."""
+
+    async def send(self, message: str | Sequence[bytes | memoryview]) -> None:
+        """Sends one message, text or binary. Returns once there is room for the next; a page that is gone gets nothing."""
+
+    async def close(self) -> None:
+        """Says goodbye."""
+
+    def abort(self) -> None:
+        """Breaks the connection, whatever still waits in it."""
+
+
 class Link:
     """One page's websocket, after its token was accepted."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, connection: ServerConnection) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, websocket: Socket) -> None:
         self._loop = loop
-        self._connection = connection
+        self._socket = websocket
         self._outbox: deque[str | Sequence[bytes | memoryview]] = deque()
         self._wake = asyncio.Event()
         self._is_closing = False
@@ -128,7 +150,15 @@ class Link:
         """Breaks the connection without a word, as a network does."""
         _call(self._loop, self._abort)
 
+    def close(self) -> None:
+        """Closes the connection after what was sent on it. Returns at once."""
+        _call(self._loop, self._close)
+
     # ----- on the server's loop
+
+    def end(self) -> None:
+        """The connection is closed, by whomever: nothing more is sent."""
+        self._writer.cancel()
 
     def _put(self, item: str | Sequence[bytes | memoryview]) -> None:
         if not isinstance(item, str):
@@ -140,28 +170,44 @@ class Link:
         self._wake.set()
 
     async def _write(self) -> None:
-        from websockets.exceptions import ConnectionClosed
+        while True:
+            while self._outbox:
+                await self._socket.send(self._outbox.popleft())
+            if self._is_closing:
+                await self._socket.close()
+                return
+            self._wake.clear()
+            await self._wake.wait()
 
-        with contextlib.suppress(ConnectionClosed):
-            while True:
-                while self._outbox:
-                    await self._connection.send(self._outbox.popleft())
-                if self._is_closing:
-                    await self._connection.close()
-                    return
-                self._wake.clear()
-                await self._wake.wait()
-
-    async def _finish(self) -> None:
-        """Sends what waits and closes the connection; after ``FLUSH_SECONDS`` without that."""
+    def _close(self) -> None:
+        """Has what waits sent and the connection closed; after ``FLUSH_SECONDS`` without that."""
         self._is_closing = True
         self._wake.set()
-        await asyncio.wait((self._writer,), timeout=FLUSH_SECONDS)
-        if not self._writer.done():
-            self._abort()
+        self._loop.call_later(FLUSH_SECONDS, self._abort)
 
     def _abort(self) -> None:
-        self._outbox.clear()
+        if not self._writer.done():
+            self._outbox.clear()
+            self._socket.abort()
+
+
+class _Connection:
+    """A connection of the library ``websockets`` as a link's socket."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        from websockets.exceptions import ConnectionClosed
+
+        self._connection = connection
+        self._when_gone = contextlib.suppress(ConnectionClosed)
+
+    async def send(self, message: str | Sequence[bytes | memoryview]) -> None:
+        with self._when_gone:
+            await self._connection.send(message)
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    def abort(self) -> None:
         self._connection.transport.abort()
 
 
@@ -252,7 +298,9 @@ class _Server:
         self._spawn(self._end(road, is_last))
 
     async def _end(self, road: Road, is_last: bool) -> None:
-        await asyncio.gather(*(link._finish() for link in road._links))
+        for link in road._links:
+            link._close()
+        await asyncio.gather(*(link._writer for link in road._links), return_exceptions=True)
         if is_last:
             self._stop.set()
 
@@ -317,9 +365,9 @@ class _Server:
         # asyncio sets this for sockets that it makes itself. Without it the end of a frame waits until the page's system
         # acknowledges its beginning, which that puts off, or until the next frame.
         connection.transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        link = Link(self.loop, connection)
+        link = Link(self.loop, _Connection(connection))
         road._links.add(link)
-        link._put(ACCEPTED)
+        link.send(ACCEPTED)
         try:
             async for text in connection:
                 content = _parse(text)
@@ -329,7 +377,7 @@ class _Server:
             pass
         finally:
             road._links.discard(link)
-            link._writer.cancel()
+            link.end()
             road._on_lost(link)
 
     async def _admit(self, connection: ServerConnection) -> Road | None:

@@ -225,7 +225,7 @@ def test_a_frames_end_waits_for_nothing(canvas):
         delays.append(time.perf_counter() - began)
         time.sleep(0.01)
     assert sorted(delays)[len(delays) * 3 // 4] < 0.02
-    sock = link._connection.transport.get_extra_info("socket")
+    sock = link._socket._connection.transport.get_extra_info("socket")
     assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     client.close()
 
@@ -254,7 +254,7 @@ def test_a_stalled_page_holds_one_frame_that_has_begun_and_the_newest(canvas):
     for number in range(50):
         link.send_frame({"id": number}, file)
         if number == 0:
-            wait_until(link._connection.transport.get_write_buffer_size)  # it has begun
+            wait_until(link._socket._connection.transport.get_write_buffer_size)  # it has begun
     assert time.monotonic() - began < 2, "the sender was never held up"
     link.send({"type": "error"})
     wait_until(lambda: len(link._outbox) == 2)
