@@ -41,6 +41,7 @@ from .diagnostics import NoAdapterError, find_adapter
 from .flow import (
     PROTOCOL_VERSION,
     CodecChoice,
+    Control,
     Inbox,
     ProtocolError,
     QualityPolicy,
@@ -51,6 +52,7 @@ from .flow import (
 from .flow.protocol import (
     Ack,
     Bye,
+    ControlRequest,
     DecoderReport,
     Event,
     Hello,
@@ -60,6 +62,7 @@ from .flow.protocol import (
     again_message,
     clean_event,
     clean_size,
+    control_message,
     error_message,
     frame_message,
     lead_message,
@@ -226,6 +229,8 @@ class StreamingCanvas(BaseRenderCanvas):
         self._rfb_rest = _Wakeup(self._rfb_call_later, self._rfb_rested)
 
         self._rfb_views = views
+        self._rfb_control = Control(views)
+        self._rfb_told_control: str | None = None
         self._rfb_inboxes: dict[str, Inbox] = {}  # least recently heard first
         self._rfb_asked_again: dict[str, float] = {}
         self._rfb_to_greet: set[str] = set()
@@ -392,7 +397,7 @@ class StreamingCanvas(BaseRenderCanvas):
             # Forgotten, or of another version: nothing of it counts until it has said hello.
             if now - self._rfb_asked_again.get(message.view, -math.inf) >= AGAIN_SECONDS:
                 self._rfb_asked_again[message.view] = now
-                self.send(again_message(message.view))
+                self._rfb_tell_all(again_message(message.view))
             return
         self._rfb_views.heard(message.view)
         match message:
@@ -421,7 +426,13 @@ class StreamingCanvas(BaseRenderCanvas):
                 self._rfb_roads.explain(message.view, message.reason)
                 self._rfb_complain_of_road(message.view)
             case Event():
-                self._rfb_handle_event(dict(message.event))
+                counts = self._rfb_control.admits(message.view, message.event)
+                self._rfb_follow_control()
+                if counts:
+                    self._rfb_handle_event(dict(message.event))
+            case ControlRequest():
+                self._rfb_control.ask(message.view)
+                self._rfb_follow_control()
             case Bye():
                 self._rfb_forget(message.view)
 
@@ -431,7 +442,7 @@ class StreamingCanvas(BaseRenderCanvas):
                 f"the page runs rfb_gpu {hello.frontend or 'of an unknown release'} and the kernel {__version__}, which do not "
                 "understand each other: restart the kernel and reload the page"
             )
-            self.send(error_message("version", text, hello.view))
+            self._rfb_tell_all(error_message("version", text, hello.view))
             return
         if not self._rfb_views.hello(hello.view, hello.epoch):
             return
@@ -447,7 +458,10 @@ class StreamingCanvas(BaseRenderCanvas):
             link.send(welcome)
         self._rfb_complain_of_road(hello.view)
         for code, text in self._rfb_badges.items():
-            self.send(error_message(code, text))
+            self._rfb_tell_all(error_message(code, text))
+        self._rfb_control.come(hello.view, takes_by_use=self._rfb_roads.has_comm(link))
+        self._rfb_told_control = None  # the new page has not been told
+        self._rfb_follow_control()
         # The last picture at once, so that a page that reloads never waits for a draw; but once for many hellos.
         if hello.view not in self._rfb_to_greet:
             self._rfb_to_greet.add(hello.view)
@@ -465,7 +479,7 @@ class StreamingCanvas(BaseRenderCanvas):
     def _rfb_complain_of_road(self, view: str) -> None:
         complaint = self._rfb_roads.complaint(view)
         if complaint is not None:
-            self.send(error_message("road", complaint, view))
+            self._rfb_tell_all(error_message("road", complaint, view))
 
     def _rfb_lose(self, link: Link) -> None:
         """A websocket broke. A page that lives says hello over the comm; one that is gone must hold nothing up."""
@@ -475,11 +489,27 @@ class StreamingCanvas(BaseRenderCanvas):
 
     def _rfb_forget(self, view: str) -> None:
         self._rfb_views.bye(view)
+        self._rfb_control.leave(view)
+        self._rfb_follow_control()
         self._rfb_roads.forget(view)
         self._rfb_inboxes.pop(view, None)
         self._rfb_asked_again.pop(view, None)
         self._rfb_hosts.pop(view, None)
         self._rfb_decoders.pop(view, None)
+
+    def _rfb_follow_control(self) -> None:
+        """Tells pages when another one is in control, and gives the canvas its size."""
+        holder = self._rfb_control.holder
+        if holder is None or holder == self._rfb_told_control:
+            return
+        self._rfb_told_control = holder
+        self._rfb_tell_all(control_message(holder))
+        if self._rfb_control.size is not None:
+            self._rfb_handle_event(dict(self._rfb_control.size))
+
+    def _rfb_tell_all(self, message: dict[str, Any]) -> None:
+        """Sends what is not of the flow of frames to all pages; those that it is not for ignore it."""
+        self._rfb_roads.broadcast(message, self.send)
 
     def _rfb_handle_event(self, event: dict[str, Any]) -> None:
         kind = event["type"]
@@ -862,7 +892,7 @@ class StreamingCanvas(BaseRenderCanvas):
             self._rfb_meter.add("send", now, time.perf_counter() - now)
             if self._show_stats and now - self._rfb_stats_told >= STATS_SECONDS:
                 self._rfb_stats_told = now
-                self.send(stats_message(self.stats.overlay()))
+                self._rfb_tell_all(stats_message(self.stats.overlay()))
 
     def _rfb_send(
         self,
@@ -905,7 +935,7 @@ class StreamingCanvas(BaseRenderCanvas):
             self._rfb_badges[code] = text
             if not text:
                 del self._rfb_badges[code]
-            self.send(error_message(code, text))
+            self._rfb_tell_all(error_message(code, text))
 
     def _rfb_array_encoder(self, codec: str) -> CpuEncoder:
         if codec not in self._rfb_array_encoders:

@@ -53,6 +53,19 @@ class Roads:
         self._road: Road | None = None
         self._failure = "asked for" if transport == "comm" else ""  # why there is none
         self._pages: dict[str, _Page] = {}
+        self._alone: dict[Link, None] = {}  # the links of pages that have no comm
+
+    def join(self, link: Link) -> None:
+        """A page came that has a link and no comm, as those of :mod:`.server`. From any thread, as :meth:`leave`."""
+        self._alone[link] = None
+
+    def leave(self, link: Link) -> None:
+        """It is gone."""
+        self._alone.pop(link, None)
+
+    def has_comm(self, link: Link | None) -> bool:
+        """Whether the page of this link is in a notebook, and so the same person's as all others there."""
+        return link not in self._alone
 
     def offer(self) -> dict[str, Any] | None:
         """What a page needs to know to come by websocket; None if nothing listens."""
@@ -104,6 +117,12 @@ class Roads:
         reason = self._failure or page.reason
         return f"No websocket to the kernel: {reason}. Frames come over the comm. {CURE}." if reason else ""
 
+    def broadcast(self, message: dict[str, Any], comm: Callable[..., None]) -> None:
+        """Sends a message to all pages: once over the comm, and by the link of each page that has none."""
+        comm(message)
+        for link in list(self._alone):
+            link.send(message)
+
     def tell(self, view: str, message: dict[str, Any], comm: Callable[..., None]) -> None:
         """Sends a page a message without a file, by the road of its frames and so in order with them."""
         page = self._pages.get(view)
@@ -137,10 +156,13 @@ class Roads:
 
     def close(self) -> None:
         """Closes all websockets, after they were told that the canvas is closed."""
-        for link in {page.link for page in self._pages.values()}:
+        for link in {page.link for page in self._pages.values()} | set(self._alone):
             if link is not None:
                 link.send({"type": "closed"})
+        for link in list(self._alone):
+            link.close()
         self._pages.clear()
+        self._alone.clear()
         self._failure = "closed"
         if self._road is not None:
             self._road.close()

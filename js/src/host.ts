@@ -14,6 +14,9 @@ export function guessHost(): string {
       const name = (JSON.parse(jupyter) as { appName?: unknown }).appName;
       return typeof name === "string" ? name : "Jupyter";
     }
+    if (document.querySelector(".rfb-gpu-page")) {
+      return "a web page";
+    }
     if (location.hostname.endsWith("googleusercontent.com")) {
       return "Colab";
     }

@@ -34,6 +34,8 @@ export interface AnyModel {
   send(content: unknown): unknown;
 }
 
+/** By these a person turns to a view. */
+const USE = ["pointer_down", "key_down", "focus_in"];
 /** Browsers stop animation frames in hidden tabs and in frames scrolled out of sight; pictures then come by this timer. */
 const FRAME_TIMEOUT_MS = 200;
 /** A GPU that has this many pictures still to finish gets no more: the mailbox then drops what it cannot do. */
@@ -72,6 +74,10 @@ export class CanvasModel implements ViewOwner, RoadOwner {
   /** What to call to be rid of all listeners. */
   readonly #undo: (() => void)[] = [];
   #views: CanvasView[] = [];
+  /** Of the views in this page, the one whose events count and whose size the kernel is told: the one that was used last. */
+  #leader: CanvasView | null = null;
+  /** This page is in control, as far as is known. */
+  #inControl = true;
 
   #presenter: Presenter | null = null;
   #picture: Picture | null = null;
@@ -86,14 +92,18 @@ export class CanvasModel implements ViewOwner, RoadOwner {
   #turn: number | null = null;
 
   #visible = false;
-  #lastResize: RenderviewEvent | null = null;
   /** Nothing more is to be said. */
   #ended = false;
   #closedByKernel = false;
+  #lost = false;
   #welcomeTimer = 0;
   #hellosInVain = 0;
 
-  constructor(any: AnyModel) {
+  /** `onControl` is told whether this page is in control, each time that the kernel says so. */
+  constructor(
+    any: AnyModel,
+    private readonly onControl: (inControl: boolean) => void = () => {},
+  ) {
     this.#any = any;
     // Some hosts send synchronously, others give a promise; either may fail once the comm is closed.
     this.#conversation = new Conversation((message) => {
@@ -140,11 +150,30 @@ export class CanvasModel implements ViewOwner, RoadOwner {
       apply(view, this.#any.get(trait));
     }
     view.setBadge([...this.#errors.values()]);
-    if (this.#closedByKernel) {
-      view.dim();
-    }
+    view.dim(this.#closedByKernel || this.#lost);
+    this.#leader ??= view;
+    view.leads = this.#inControl && view === this.#leader;
     this.#showOn(view);
     return view;
+  }
+
+  /** Asks the kernel to be in control, which in a notebook is not needed: to use a view is enough. */
+  askForControl(): void {
+    this.#conversation.send({ type: "control" });
+  }
+
+  /** The only connection broke, and is not there until reconnected(). Notebooks' own channels never say so. */
+  disconnected(reason: string): void {
+    this.#lost = true;
+    window.clearTimeout(this.#welcomeTimer);
+    this.#setError("kernel", "");
+    this.#setError("connection", reason);
+    this.#dim(true);
+  }
+
+  reconnected(): void {
+    this.#setError("connection", "Waiting for a picture…");
+    this.#hello();
   }
 
   /** The widget's model goes away in this page: the comm was closed, or the module is replaced. */
@@ -170,14 +199,12 @@ export class CanvasModel implements ViewOwner, RoadOwner {
 
   // ----- what views report
 
-  onViewEvent(event: RenderviewEvent): void {
-    if (event.type === "resize") {
-      if (!((event.width ?? 0) * (event.height ?? 0) > 0)) {
-        return;
-      }
-      this.#lastResize = event;
+  onViewEvent(view: CanvasView, event: RenderviewEvent): void {
+    if (USE.includes(event.type)) {
+      this.#lead(view);
     }
-    if (!this.#ended) {
+    const hasSize = event.type !== "resize" || (event.width ?? 0) * (event.height ?? 0) > 0;
+    if (view === this.#leader && hasSize && !this.#ended) {
       this.#acks.flush();
       this.#conversation.send({ type: "event", event });
     }
@@ -194,13 +221,35 @@ export class CanvasModel implements ViewOwner, RoadOwner {
   }
 
   onViewClosed(view: CanvasView, byUser: boolean): void {
-    this.#views = this.#views.filter((other) => other !== view);
     if (byUser) {
       // × closes the canvas, not only this element: the kernel answers with `closed`.
-      this.onViewEvent({ type: "close", timestamp: performance.now() / 1000 });
+      this.#lead(view);
+      this.onViewEvent(view, { type: "close", timestamp: performance.now() / 1000 });
+    }
+    this.#views = this.#views.filter((other) => other !== view);
+    if (view === this.#leader) {
+      this.#lead(this.#views[0] ?? null);
     }
     this.#updateVisibility();
     this.#releaseUnused();
+  }
+
+  /** Another view of this page has the canvas's size from now on. */
+  #lead(view: CanvasView | null): void {
+    if (view === this.#leader) {
+      return;
+    }
+    this.#leader = view;
+    this.#updateLeads();
+    if (view?.resize) {
+      this.onViewEvent(view, view.resize);
+    }
+  }
+
+  #updateLeads(): void {
+    for (const view of this.#views) {
+      view.leads = this.#inControl && view === this.#leader;
+    }
   }
 
   // ----- talking to the kernel
@@ -222,8 +271,8 @@ export class CanvasModel implements ViewOwner, RoadOwner {
     if (this.#roadReason) {
       this.#conversation.send({ type: "road", reason: this.#roadReason });
     }
-    if (this.#lastResize) {
-      this.#conversation.send({ type: "event", event: this.#lastResize });
+    if (this.#leader?.resize) {
+      this.onViewEvent(this.#leader, this.#leader.resize);
     }
     if (this.#visible) {
       this.#conversation.send({ type: "visibility", visible: true });
@@ -271,6 +320,11 @@ export class CanvasModel implements ViewOwner, RoadOwner {
           this.#setError(message.code, message.text);
         }
         break;
+      case "control":
+        this.#inControl = message.view === this.#conversation.view;
+        this.#updateLeads();
+        this.onControl(this.#inControl);
+        break;
       case "again":
         // The kernel has forgotten this page: it was silent for long, or many others came.
         if (message.view === this.#conversation.view && !this.#ended) {
@@ -307,8 +361,12 @@ export class CanvasModel implements ViewOwner, RoadOwner {
     this.#road.close();
     window.clearTimeout(this.#welcomeTimer);
     this.#setError("kernel", "");
+    this.#dim(true);
+  }
+
+  #dim(dimmed: boolean): void {
     for (const view of this.#views) {
-      view.dim();
+      view.dim(dimmed);
     }
   }
 
@@ -434,6 +492,11 @@ export class CanvasModel implements ViewOwner, RoadOwner {
           this.#showOn(view);
           view.stats?.frame(performance.now());
         }
+      }
+      if (this.#lost) {
+        this.#lost = false;
+        this.#setError("connection", "");
+        this.#dim(false);
       }
       this.#acks.shown(frame.id, started - frame.arrived, performance.now() - frame.arrived);
       this.#setError("decode", "");

@@ -34,6 +34,7 @@ export type PageMessage =
   | { type: "decoder"; name: DecoderName; method: string; reason: string; adapter: string }
   | { type: "road"; reason: string }
   | { type: "event"; event: RenderviewEvent }
+  | { type: "control" }
   | { type: "bye" };
 
 export type Arrival = [id: number, ms: number, leadMs: number | null];
@@ -115,6 +116,7 @@ export type KernelMessage =
   | { type: "lead"; view: string; id: number }
   | { type: "stats"; text: string }
   | { type: "error"; code: string; text: string; view: string | null }
+  | { type: "control"; view: string }
   | { type: "again"; view: string }
   | { type: "closed" };
 
@@ -190,8 +192,9 @@ export function parseKernelMessage(content: unknown): KernelMessage | null {
         text: String(m.text ?? ""),
         view: typeof m.view === "string" ? m.view : null,
       };
+    case "control":
     case "again":
-      return typeof m.view === "string" ? { type: "again", view: m.view } : null;
+      return typeof m.view === "string" ? { type: m.type, view: m.view } : null;
     case "closed":
       return { type: "closed" };
     default:

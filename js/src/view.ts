@@ -9,7 +9,7 @@ import { StatsOverlay } from "./stats";
 
 /** The side of the model that a view sees. */
 export interface ViewOwner {
-  onViewEvent(event: RenderviewEvent): void;
+  onViewEvent(view: CanvasView, event: RenderviewEvent): void;
   onViewShown(view: CanvasView): void;
   onViewHidden(view: CanvasView): void;
   onViewClosed(view: CanvasView, byUser: boolean): void;
@@ -32,6 +32,10 @@ export const LOOKS: Readonly<Record<string, (view: CanvasView, value: unknown) =
 export class CanvasView extends BaseRenderView {
   /** On screen and with a size, as far as this element goes. */
   isVisible = false;
+  /** The last event that told a size. */
+  resize: RenderviewEvent | null = null;
+  /** The canvas has the size of this view; else pictures are scaled to fit. */
+  #leads = true;
   readonly #owner: ViewOwner;
   readonly #screen: HTMLElement;
   readonly #badge = document.createElement("div");
@@ -107,9 +111,16 @@ export class CanvasView extends BaseRenderView {
     this.#badge.textContent = lines.join("\n");
   }
 
-  /** The canvas is gone in the kernel: what is left is its last picture. */
-  dim(): void {
-    this.#screen.classList.add("rfb-gpu-closed");
+  /** Nothing new comes, for good or for now: what is shown is the last picture. */
+  dim(dimmed: boolean): void {
+    this.#screen.classList.toggle("rfb-gpu-closed", dimmed);
+  }
+
+  set leads(leads: boolean) {
+    if (this.#leads !== leads) {
+      this.#leads = leads;
+      this.#layOutAgain();
+    }
   }
 
   /** Takes the view out of the page. Not the user's doing: see close(). */
@@ -145,22 +156,47 @@ export class CanvasView extends BaseRenderView {
         this.isVisible = false;
         this.#owner.onViewClosed(this, this.#closedBy === "user");
         break;
+      case "resize":
+        this.resize = event;
+        if (!this.#leads) {
+          this.#layOutAgain();
+        }
+        this.#owner.onViewEvent(this, event);
+        break;
       default:
         // The base class still fires throttled moves shortly after it was closed.
         if (this.#closedBy === "nobody") {
-          this.#owner.onViewEvent(event);
+          this.#owner.onViewEvent(this, event);
         }
     }
   }
 
-  /** One image pixel per device pixel, or per a few on a thin link, which the browser smooths: an older frame keeps its own size while the element is resized. */
+  /**
+   * One image pixel per device pixel, or per a few on a thin link, which the browser smooths: an older frame keeps its own size while
+   * the element is resized. The picture of another view's size is shown whole and undistorted.
+   */
   #layOut(canvas: HTMLCanvasElement, picture: Picture): void {
     const stretch = picture.fit === "stretch";
+    const contain = !this.#leads && !this.#hasSizeOf(picture);
     canvas.classList.toggle("rfb-gpu-stretch", stretch);
-    canvas.classList.toggle("rfb-gpu-smooth", picture.scale > 1);
+    canvas.classList.toggle("rfb-gpu-contain", contain);
+    canvas.classList.toggle("rfb-gpu-smooth", picture.scale > 1 || (contain && !stretch));
     const pixel = picture.scale / window.devicePixelRatio;
-    canvas.style.width = stretch ? "" : `${picture.width * pixel}px`;
-    canvas.style.height = stretch ? "" : `${picture.height * pixel}px`;
+    canvas.style.width = stretch || contain ? "" : `${picture.width * pixel}px`;
+    canvas.style.height = stretch || contain ? "" : `${picture.height * pixel}px`;
+  }
+
+  #layOutAgain(): void {
+    if (this.#canvas && this.#picture) {
+      this.#layOut(this.#canvas, this.#picture);
+    }
+  }
+
+  #hasSizeOf({ width, height, scale }: Picture): boolean {
+    return (
+      Math.ceil(Number(this.resize?.pwidth) / scale) === width &&
+      Math.ceil(Number(this.resize?.pheight) / scale) === height
+    );
   }
 
   /** The pixel ratio changes without a change of CSS size on another monitor, which the base class does not notice. */
@@ -171,9 +207,7 @@ export class CanvasView extends BaseRenderView {
 
   readonly #onRatio = (): void => {
     this.#watchRatio();
-    if (this.#canvas && this.#picture) {
-      this.#layOut(this.#canvas, this.#picture);
-    }
+    this.#layOutAgain();
     // To observe anew is to be told the size anew.
     this._resizeObserver?.unobserve(this.#screen);
     this._resizeObserver?.observe(this.#screen);

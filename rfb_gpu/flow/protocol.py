@@ -17,6 +17,7 @@ __all__ = [
     "PROTOCOL_VERSION",
     "Ack",
     "Bye",
+    "ControlRequest",
     "DecoderReport",
     "Event",
     "Hello",
@@ -28,6 +29,7 @@ __all__ = [
     "again_message",
     "clean_event",
     "clean_size",
+    "control_message",
     "error_message",
     "frame_message",
     "lead_message",
@@ -119,6 +121,11 @@ class Event(Message):
 
 
 @dataclass(frozen=True)
+class ControlRequest(Message):
+    """The page asks to be in control."""
+
+
+@dataclass(frozen=True)
 class Bye(Message):
     """The page goes away."""
 
@@ -201,7 +208,7 @@ def parse_message(content: object) -> Message | None:
     if not isinstance(content, Mapping):
         raise ProtocolError("a message must be an object")
     kind = _text(content, "type")
-    if kind not in ("hello", "visibility", "ack", "decoder", "road", "event", "bye"):
+    if kind not in ("hello", "visibility", "ack", "decoder", "road", "event", "control", "bye"):
         return None
     base = (_text(content, "view"), _whole(content, "epoch"), _whole(content, "seq"))
     if kind == "hello":
@@ -250,6 +257,8 @@ def parse_message(content: object) -> Message | None:
         if not isinstance(event, dict) or not isinstance(event.get("type"), str) or not _all_finite(event):
             raise ProtocolError("'event' must be a renderview event with finite numbers")
         return Event(*base, event=event)
+    if kind == "control":
+        return ControlRequest(*base)
     return Bye(*base)
 
 
@@ -337,6 +346,11 @@ def error_message(code: str, text: str, view: str | None = None) -> dict[str, An
     """A line for the badge on the canvas, of all views or of one; an empty text takes it away."""
     message = {"type": "error", "code": code, "text": text}
     return message if view is None else {**message, "view": view}
+
+
+def control_message(view: str) -> dict[str, Any]:
+    """Tells all pages which one is in control."""
+    return {"type": "control", "view": view}
 
 
 def again_message(view: str) -> dict[str, Any]:

@@ -1,0 +1,69 @@
+"""Two views of one canvas in a page, of different sizes: the one used last decides, both show the whole picture undistorted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.e2e.harness import to_picture
+from tests.e2e.widget_page import WidgetPage, as_file, closing
+
+RED, BLUE = (255, 0, 0), (0, 0, 255)
+
+
+def flag(width, height):
+    """Red left of blue."""
+    picture = np.full((height, width, 3), BLUE, np.uint8)
+    picture[:, : width // 2] = RED
+    return as_file(picture, "PNG")
+
+
+def seen(page, index):
+    """Where the flag stands in a view: the first column and row, the width of its red half, and its height."""
+    view = page.page.locator(".rfb-gpu-view").nth(index)
+    page.page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    picture = to_picture(view.screenshot()).astype(int)
+    red = (abs(picture - RED) < 60).all(axis=2)
+    rows, columns = np.flatnonzero(red.any(axis=1)), np.flatnonzero(red.any(axis=0))
+    return columns[0], rows[0], len(columns), len(rows)
+
+
+def test_the_view_used_last_decides_the_size_and_both_show_the_whole_picture(browsers):
+    with closing(WidgetPage(browsers(1.0), "browser", views=2)) as page:
+        tab = page.page
+        tab.wait_for_function("() => host.sent.some(({ event }) => event?.type === 'resize')")
+        tab.evaluate("() => { document.querySelectorAll('.renderview-wrapper')[1].style.width = '160px' }")
+        tab.wait_for_timeout(200)
+
+        def sizes():
+            events = [message["event"] for message in page.sent("event")]
+            return [(event["pwidth"], event["pheight"]) for event in events if event["type"] == "resize"]
+
+        assert sizes() == [(320, 240)], "the second view was not used yet"
+        page.show(flag(320, 240), 320, 240, codec="png")
+        assert seen(page, 0) == (0, 0, 160, 240)
+        assert seen(page, 1) == (0, 60, 80, 120), "all of it, in the middle"
+
+        tab.locator(".rfb-gpu-view").nth(1).hover()
+        tab.wait_for_timeout(100)
+        assert [message["event"]["type"] for message in page.sent("event")] == ["resize"]
+        tab.mouse.down()
+        tab.mouse.up()
+        tab.wait_for_timeout(100)
+        kinds = [message["event"]["type"] for message in page.sent("event")]
+        assert kinds[1:3] == ["resize", "pointer_down"] and sizes()[-1] == (160, 240)
+        assert seen(page, 1) == (0, 0, 160, 240), (
+            "the frame of the old size keeps it, as while a view is resized"
+        )
+        page.show(flag(160, 240), 160, 240, codec="png")
+        assert seen(page, 0) == (80, 0, 80, 240)
+        assert seen(page, 1) == (0, 0, 80, 240)
+
+        page.deliver({"type": "control", "view": "of another page"})
+        page.show(flag(320, 240), 320, 240, codec="png")
+        assert seen(page, 0) == (0, 0, 160, 240)
+        assert seen(page, 1) == (0, 60, 80, 120), "nor does this page decide now"
+        page.deliver({"type": "control", "view": page.view})
+        assert seen(page, 1) == (0, 0, 160, 240)
+
+        tab.evaluate("() => host.views[1]()")
+        assert sizes()[-1] == (320, 240), "the view that is left decides"
