@@ -1,8 +1,8 @@
 """A remote-framebuffer canvas for notebooks: frames are encoded on the GPU that drew them and decoded on the one that shows them.
 
 ``RenderCanvas`` is the canvas, and ``RemoteFrameBuffer`` the one for programs of jupyter_rfb. ``JpegEncoder``, ``JpegDecoder``,
-``PngEncoder`` and ``PngDecoder`` can be used alone. ``TextureStream`` feeds textures while a scene renders. ``doctor()`` tells
-what runs here and why.
+``PngEncoder`` and ``PngDecoder`` can be used alone. ``TextureStream`` feeds textures while a scene renders. ``serve()`` shows a
+canvas on a web page without a notebook, ``doctor()`` tells what runs here and why.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from . import uploads
     from .canvas import loop
     from .remote_frame_buffer import RemoteFrameBuffer
+    from .server import serve
     from .uploads import TextureStream
     from .widget import RenderCanvas
 
@@ -34,6 +35,7 @@ __all__ = [
     "__version__",
     "doctor",
     "loop",
+    "serve",
     "uploads",
 ]
 
@@ -52,6 +54,10 @@ def __getattr__(name: str) -> Any:
         from .canvas import loop
 
         return loop
+    if name == "serve":
+        from .server import serve
+
+        return serve
     if name in ("TextureStream", "uploads"):
         uploads = import_module(".uploads", __name__)
         return uploads if name == "uploads" else uploads.TextureStream

@@ -1,8 +1,11 @@
 /**
  * The anywidget module of rfb_gpu: hands the widget's model and elements to CanvasModel. The host calls the factory once
- * per widget, `initialize` once per page, and `render` once per output that shows the widget.
+ * per widget, `initialize` once per page, and `render` once per output that shows the widget. `connect` is for pages without
+ * a notebook.
  */
 import { type AnyModel, CanvasModel } from "./model";
+
+export { connect } from "./server";
 
 export default () => {
   let canvas: CanvasModel | null = null;

@@ -71,6 +71,43 @@ export function decodeMessage(
   }
 }
 
+/** Who opens a websocket. One of the two is called, later than knock() returns, unless it is abandoned before. */
+export interface Knocker {
+  /** The socket is the owner's from now on, its handlers included. */
+  onAccepted(socket: WebSocket): void;
+  /** `code`: of the frame that closed the websocket; with one of ours, `problem` is the reason in it. Else 0. */
+  onRefused(problem: string, code: number): void;
+}
+
+/** Opens a websocket and says the token. Gives what abandons the attempt. Throws if the page may not open one. */
+export function knock(url: string, token: string, patienceMs: number, knocker: Knocker): () => void {
+  const socket = new WebSocket(url);
+  socket.binaryType = "arraybuffer";
+  const leave = () => {
+    window.clearTimeout(timer);
+    socket.onopen = socket.onmessage = socket.onclose = null;
+    socket.close();
+  };
+  const fail = (problem: string, code = 0) => {
+    leave();
+    knocker.onRefused(problem, code);
+  };
+  const timer = window.setTimeout(() => fail(`${url} did not answer`), patienceMs);
+  socket.onopen = () => socket.send(JSON.stringify({ type: "token", token }));
+  socket.onclose = ({ code, reason }) => fail(reason || `${url} refused`, code);
+  socket.onmessage = (event) => {
+    // Whatever else answers at this address, it is not our kernel.
+    const content = decodeMessage(event.data)?.content as { type?: unknown } | null | undefined;
+    if (content?.type === "accepted") {
+      window.clearTimeout(timer);
+      knocker.onAccepted(socket);
+    } else {
+      fail(`${url} is not the kernel`);
+    }
+  };
+  return leave;
+}
+
 export interface RoadOwner {
   /** From now on send() goes by the websocket. */
   onRoadOpen(): void;
@@ -131,38 +168,15 @@ export class Road {
       this.#onFailed(offer, problem);
       return;
     }
-    let socket: WebSocket;
     try {
-      socket = new WebSocket(url);
+      this.#abandon = knock(url, offer.token, OPEN_TIMEOUT_MS, {
+        onAccepted: (socket) => this.#onAccepted(offer, socket),
+        onRefused: (reason) => this.#try(offer, others, reason),
+      });
     } catch (error) {
       // A page's security policy may forbid it.
       this.#try(offer, others, messageOf(error));
-      return;
     }
-    socket.binaryType = "arraybuffer";
-    const leave = () => {
-      window.clearTimeout(timer);
-      socket.onopen = socket.onmessage = socket.onclose = null;
-      socket.close();
-    };
-    const fail = (reason: string) => {
-      leave();
-      this.#try(offer, others, reason);
-    };
-    const timer = window.setTimeout(() => fail(`${url} did not answer`), OPEN_TIMEOUT_MS);
-    this.#abandon = leave;
-    socket.onopen = () => socket.send(JSON.stringify({ type: "token", token: offer.token }));
-    socket.onclose = () => fail(`${url} refused`);
-    socket.onmessage = (event) => {
-      // Whatever else answers at this address, it is not our kernel.
-      const content = decodeMessage(event.data)?.content as { type?: unknown } | null | undefined;
-      if (content?.type === "accepted") {
-        window.clearTimeout(timer);
-        this.#onAccepted(offer, socket);
-      } else {
-        fail(`${url} is not the kernel`);
-      }
-    };
   }
 
   #onAccepted(offer: RoadOffer, socket: WebSocket): void {

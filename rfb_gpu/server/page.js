@@ -1,0 +1,3 @@
+import { connect } from "./widget.js";
+
+connect(document.body);
