@@ -212,6 +212,10 @@ export class CanvasModel implements ViewOwner, RoadOwner {
 
   onViewShown(view: CanvasView): void {
     this.#updateVisibility();
+    // Hosts take elements out of the page that they do not need, and may forget to close them.
+    if (!this.#leader?.isInPage) {
+      this.#lead(view);
+    }
     // Browsers may forget what a canvas out of sight, or out of the document, showed.
     this.#showOn(view);
   }

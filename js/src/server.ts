@@ -74,13 +74,14 @@ class ServerModel implements AnyModel {
 }
 
 /**
- * Shows a canvas in an element, which it fills. `base` is where the server's page is; its query names the token. Gives what to call to
+ * Shows a canvas in an element, which it fills. `base` is where the server's page is, a folder; its query names the token. Gives what to call to
  * be rid of it. A canvas that is the whole page also gives it its title.
  */
 export function connect(element: HTMLElement, base: string | URL = location.href): () => void {
-  const url = new URL("websocket", base);
+  const page = new URL(base, location.href);
+  const token = page.searchParams.get("token") ?? "";
+  const url = new URL("websocket", page);
   url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
-  const token = new URL(base, location.href).searchParams.get("token") ?? "";
 
   element.classList.add("rfb-gpu-page");
   const button = document.createElement("button");

@@ -92,6 +92,10 @@ export class CanvasView extends BaseRenderView {
     }
   }
 
+  get isInPage(): boolean {
+    return this.#screen.isConnected;
+  }
+
   showStats(shown: boolean): void {
     if (!shown) {
       this.#stats?.element.remove();

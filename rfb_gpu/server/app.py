@@ -36,10 +36,10 @@ Send = Callable[[Event], Awaitable[None]]
 
 HERE = Path(__file__).parent
 FILES = {
-    "/page.js": (HERE / "page.js", "text/javascript"),
-    "/page.css": (HERE / "page.css", "text/css"),
-    "/widget.js": (BUNDLE, "text/javascript"),
-    "/widget.css": (STYLE, "text/css"),
+    "page.js": (HERE / "page.js", "text/javascript"),
+    "page.css": (HERE / "page.css", "text/css"),
+    "widget.js": (BUNDLE, "text/javascript"),
+    "widget.css": (STYLE, "text/css"),
 }
 CONNECTIONS_MAX = 32
 """Of one application. The canvas knows 64 views at most, the pages of a notebook included."""
@@ -116,16 +116,16 @@ class CanvasApp:
     # ----- the page
 
     async def _serve_http(self, scope: Scope, send: Send) -> None:
-        path = _path(scope)
+        name = _name(scope)
         if scope["method"] not in ("GET", "HEAD"):
             await _respond(scope, send, HTTPStatus.METHOD_NOT_ALLOWED, b"Only GET.\n", "text/plain")
-        elif path == "":
+        elif name is None:
             # The page's addresses are relative, so it must be in a folder.
             folder = scope["path"].rsplit("/", 1)[-1]
             query = scope["query_string"].decode("latin-1")
             there = f"./{folder}/?{query}" if query else f"./{folder}/"
             await _respond(scope, send, HTTPStatus.TEMPORARY_REDIRECT, b"", "text/plain", location=there)
-        elif path == "/":
+        elif name == "":
             said = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
             if self._knows(said):
                 title = html.escape(self.canvas._title or "rfb_gpu")
@@ -135,8 +135,8 @@ class CanvasApp:
                 status = HTTPStatus.FORBIDDEN if said else HTTPStatus.UNAUTHORIZED
                 reason = "Its token is of another server, or not whole." if said else "It has no token."
                 await _respond(scope, send, status, REFUSAL.format(reason=reason).encode(), "text/html")
-        elif path in FILES:
-            file, kind = FILES[path]
+        elif name in FILES:
+            file, kind = FILES[name]
             await _respond(scope, send, HTTPStatus.OK, file.read_bytes(), kind)
         else:
             await _respond(scope, send, HTTPStatus.NOT_FOUND, b"There is no such file.\n", "text/plain")
@@ -174,7 +174,7 @@ class CanvasApp:
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """The close code and the reason if a page must not even knock."""
-        if _path(scope) != "/websocket":
+        if _name(scope) != "websocket":
             return FOREIGN, "there is no websocket at this address"
         origins = _headers(scope, b"origin")
         hosts = [*_headers(scope, b"x-forwarded-host"), *_headers(scope, b"host")]
@@ -311,10 +311,10 @@ async def _respond(
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
-def _path(scope: Scope) -> str:
-    """The path below where the application is mounted."""
-    path: str = scope["path"]
-    return path.removeprefix(scope.get("root_path", ""))
+def _name(scope: Scope) -> str | None:
+    """What is asked for, in whatever folder: not all proxies take their prefix off. None: the application without its slash."""
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    return path.rsplit("/", 1)[-1] if path else None
 
 
 def _headers(scope: Scope, name: bytes) -> list[str]:

@@ -67,3 +67,8 @@ def test_the_view_used_last_decides_the_size_and_both_show_the_whole_picture(bro
 
         tab.evaluate("() => host.views[1]()")
         assert sizes()[-1] == (320, 240), "the view that is left decides"
+
+        tab.evaluate("() => document.querySelector('.renderview-wrapper').parentElement.remove()")
+        page.set("_css_width", "200px")
+        tab.evaluate("() => host.addView()")
+        tab.wait_for_function("() => host.sent.some(({ event }) => event?.pwidth === 200)")

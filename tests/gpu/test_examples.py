@@ -1,7 +1,11 @@
 """The examples do what they say."""
 
+import re
 import runpy
+import signal
+import subprocess
 import sys
+import urllib.request
 from itertools import pairwise
 
 import numpy as np
@@ -26,3 +30,14 @@ def test_record_mjpeg(tmp_path, monkeypatch, name):
     assert [p.shape for p in pictures] == [(120, 160, 3)] * 5
     assert pictures[0].std() > 20, "waves, not a blank"
     assert all(np.abs(a - b).mean() > 0.5 for a, b in pairwise(pictures)), "they move"
+
+
+def test_serve_scene():
+    example = HERE.parent / "examples" / "serve_scene.py"
+    with subprocess.Popen(
+        [sys.executable, str(example), "--port", "0"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        address = re.search(r"http\S+", process.stdout.readline())[0]
+        assert "<title>A torus knot</title>" in urllib.request.urlopen(address).read().decode()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0

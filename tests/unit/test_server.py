@@ -389,6 +389,14 @@ async def test_mounted_under_a_prefix(canvas, app):
 
 
 @scenario
+async def test_behind_a_proxy_that_leaves_its_prefix(canvas, app):
+    async with client(app) as web:
+        assert (await web.get("/lab/cube/", params={"token": TOKEN})).status_code == 200
+        assert (await web.get("/lab/cube/page.js")).status_code == 200
+    assert (await Page(app, path="/lab/cube/websocket").knock()).heard("accepted")
+
+
+@scenario
 async def test_on_its_own_under_a_prefix(canvas, app):
     """As with uvicorn's --root-path, where nobody else adds the slash."""
     transport = httpx.ASGITransport(app, root_path="/plots/cube")
