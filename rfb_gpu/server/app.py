@@ -111,7 +111,7 @@ class CanvasApp:
         """The canvas's loop takes Ctrl-C when it begins, and closes the canvas then. It belongs to the server, which ends."""
         if self.canvas._rfb_live_loop is None and threading.current_thread() is threading.main_thread():
             handlers = {number: signal.getsignal(number) for number in SIGNALS}
-            self.canvas._rc_canvas_group.get_loop().call_soon(set_signals, handlers)
+            self.canvas._rc_canvas_group.get_loop().call_soon(_give_back_signals, handlers)
 
     # ----- the page
 
@@ -232,10 +232,11 @@ class CanvasApp:
             link.send({"type": "state", "state": {change.name: change.new}})
 
 
-def set_signals(handlers: Mapping[signal.Signals, Any]) -> None:
-    """Sets the handlers of signals, on the main thread."""
+def _give_back_signals(handlers: Mapping[signal.Signals, Any]) -> None:
     for number, handler in handlers.items():
-        signal.signal(number, handler)
+        # Only what the loop took: a kernel changes its handlers with each cell.
+        if getattr(signal.getsignal(number), "__module__", "").startswith("rendercanvas."):
+            signal.signal(number, handler)
 
 
 def is_in_event_loop() -> bool:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import uvicorn
 
 from ..transport import FLUSH_SECONDS, MESSAGE_MAX_BYTES, TOKEN_BYTES
-from .app import SIGNALS, CanvasApp, is_in_event_loop, set_signals
+from .app import SIGNALS, CanvasApp, is_in_event_loop
 
 __all__ = ["run"]
 
@@ -41,12 +41,8 @@ def run(app: CanvasApp, host: str, port: int) -> None:
         name = socket.gethostname() if host in ALL_ADDRESSES else f"[{host}]" if ":" in host else host
         address = f"http://{name}:{listener.getsockname()[1]}/?token={quote(app.token)}"
         print(f"The canvas is at {address} until Ctrl-C.", flush=True)
-        handlers = {number: signal.getsignal(number) for number in SIGNALS}
-        try:
+        with _own_signals():
             asyncio.run(_run(app, listener))
-        finally:
-            if threading.current_thread() is threading.main_thread():
-                set_signals(handlers)
 
 
 async def _run(app: CanvasApp, listener: socket.socket) -> None:
@@ -81,9 +77,26 @@ class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         # Unlike the original it does not raise what it has captured.
-        if threading.current_thread() is threading.main_thread():
-            set_signals(dict.fromkeys(SIGNALS, self.handle_exit))
+        if _is_main_thread():
+            for number in SIGNALS:
+                signal.signal(number, self.handle_exit)
         yield
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Signals are handled afterwards as before, whoever handles them meanwhile."""
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        if _is_main_thread():
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _listen(host: str, port: int) -> socket.socket:
