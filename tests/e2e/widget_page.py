@@ -77,9 +77,11 @@ async options => {
         get: name => traits[name],
         on: (event, handler) => handlers.set(event, [...handlers.get(event) ?? [], handler]),
         off: (event, handler) => handlers.set(event, (handlers.get(event) ?? []).filter(h => h !== handler)),
-        send: message => {
-            sent.push(structuredClone(message))
-            if (message.type === 'ack') onSent(message)
+        send: content => {
+            for (const message of [content].flat()) {
+                sent.push(structuredClone(message))
+                if (message.type === 'ack') onSent(message)
+            }
         },
     }
     const widget = (await import('/widget.js')).default()
