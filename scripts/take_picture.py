@@ -23,7 +23,7 @@ def take_picture(target: pathlib.Path) -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         os.environ.setdefault("XDG_RUNTIME_DIR", folder)
         root = pathlib.Path(folder)
-        with harness.running_jupyterlab(root / "jupyter") as server:
+        with harness.running_jupyter(root / "jupyter") as server:
             shutil.copy(harness.REPOSITORY / "notebooks/quickstart.ipynb", server.root)
             browser = playwright.chromium.launch(
                 executable_path=harness.find_chromium(),

@@ -96,7 +96,7 @@ def _new_page(browser: Browser) -> tuple[Page, list[str]]:
 @pytest.fixture(scope="session")
 def jupyterlab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.JupyterServer]:
     """One JupyterLab for all tests; each test has its own notebook and kernel."""
-    with harness.running_jupyterlab(tmp_path_factory.mktemp("jupyterlab")) as server:
+    with harness.running_jupyter(tmp_path_factory.mktemp("jupyterlab")) as server:
         yield server
 
 
@@ -130,7 +130,7 @@ def notebook(
 
 @dataclasses.dataclass
 class _Shared:
-    """The notebook of `show`, between tests."""
+    """The notebook of `shared_notebook`, between tests."""
 
     book: harness.Notebook | None = None
     log: list[str] = dataclasses.field(default_factory=list)
@@ -150,46 +150,55 @@ def shared() -> Iterator[_Shared]:
 
 
 @pytest.fixture
-def show(
+def shared_notebook(
     browsers: Callable[[float], Browser],
     jupyterlab: harness.JupyterServer,
     shared: _Shared,
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Show]:
-    """`show(*lines)` runs these lines in a cell, whose last value is a canvas; gives the notebook and the canvas that it shows.
+) -> Iterator[OpenNotebook]:
+    """As `notebook(cells)`, in a kernel and a page that tests share: they start once and compile shaders once.
 
-    All tests that use it share a kernel and a page, which start once and compile shaders once; after one that failed, both are made
-    anew. A test that changes more than its own canvas opens a `notebook`.
+    After a test its canvases are closed and its cells removed; after one that failed, all is made anew. A test that changes more
+    than that opens a `notebook`.
     """
 
-    def show_canvas(*lines: str) -> tuple[harness.Notebook, harness.Canvas]:
+    def open_notebook(cells: Sequence[str]) -> harness.Notebook:
         if shared.book is None:
             page, shared.log = _new_page(browsers(1.0))
-            harness.write_notebook(jupyterlab.root / "shared.ipynb", [harness.SCENE, "canvas = None"])
+            harness.write_notebook(jupyterlab.root / "shared.ipynb", [harness.SCENE])
             jupyterlab.set_windowing(None)
             shared.book = harness.Notebook(
                 page, jupyterlab, "shared.ipynb", tmp_path_factory.mktemp("shared")
             )
             shared.book.open()
-            shared.book.run_cell(0)
-        book = shared.book
+            shared.book.run_all()
         shared.log.clear()
         request.node.stash[page_log] = shared.log
-        request.node.funcargs["page"] = book.page
-        book.set_source(1, "\n".join(lines))
-        book.run_cell(1)
+        request.node.funcargs["page"] = shared.book.page
+        shared.book.set_cells(cells)
+        return shared.book
+
+    yield open_notebook
+    if request.node.stash.get(failed, False):
+        shared.close()
+    elif shared.book is not None:
+        shared.book.kernel.run("from tests.e2e.scene import close_all\nclose_all()")
+        shared.book.set_cells([harness.SCENE])
+
+
+@pytest.fixture
+def show(shared_notebook: OpenNotebook) -> Show:
+    """`show(*lines)` runs these lines in a cell of the `shared_notebook`; gives it and the canvas that the last line is."""
+
+    def show_canvas(*lines: str) -> tuple[harness.Notebook, harness.Canvas]:
+        book = shared_notebook([harness.SCENE, "\n".join(lines)])
+        book.run_all()
         canvas = book.canvas()
         canvas.wait_frame()
         return book, canvas
 
-    yield show_canvas
-    if request.node.stash.get(failed, False):
-        shared.close()
-    elif shared.book is not None:
-        shared.book.kernel.run("canvas.close()")
-        shared.book.set_source(1, "canvas = None")
-        shared.book.run_cell(1)
+    return show_canvas
 
 
 @pytest.hookimpl(wrapper=True)

@@ -62,13 +62,16 @@ CHROMIUM_FLAGS = [
 MARKER = (255, 0, 255)
 """A colour that nothing in JupyterLab has."""
 
+ORIGIN = "http://localhost"
+"""Where pages are that tests answer for. WebGPU needs a secure page, and localhost is one. No server listens there."""
+
 ACTION_SECONDS = 60.0
 """How long to wait for anything; the first frame on a software adapter compiles shaders for up to 10 s."""
 
 SCENE = "from tests.e2e.scene import RenderCanvas, make, np, pixels"
 """The first cell of most notebooks here."""
 
-LONG_FRAMES = int(os.environ.get("RFB_GPU_LONG_FRAMES", 160))
+LONG_FRAMES = int(os.environ.get("RFB_GPU_LONG_FRAMES", 80))
 """How many frames the tests show that look for leaks; 10,000 take minutes."""
 
 
@@ -131,9 +134,10 @@ def running_server(
 
 @dataclasses.dataclass
 class JupyterServer:
-    """A running JupyterLab with settings, kernels and notebooks of its own."""
+    """A running JupyterLab or Notebook 7 with settings, kernels and notebooks of its own."""
 
     url: str
+    pages: str  # where it opens notebooks, below `url`
     root: pathlib.Path
     runtime: pathlib.Path
     settings: pathlib.Path
@@ -146,6 +150,11 @@ class JupyterServer:
         ) as answer:
             body = answer.read()
         return json.loads(body) if body else None
+
+    def page(self, notebook: str) -> str:
+        """Return the address of the page that opens a notebook."""
+        # Without `reset`, JupyterLab would bring back the tabs of the test before.
+        return f"{self.url}{self.pages}/{notebook}?reset"
 
     def session(self, notebook: str) -> Any:
         """Return the session (a notebook with its kernel) of a notebook's path, or None."""
@@ -161,15 +170,24 @@ class JupyterServer:
         file.write_text(json.dumps({} if mode is None else {"windowingMode": mode}))
 
 
+JUPYTER = {
+    "jupyterlab": ("lab/tree", "LabApp"),
+    "notebook": ("notebooks", "JupyterNotebookApp"),
+}
+"""Where each opens notebooks, and what its command line calls it."""
+
+
 @contextlib.contextmanager
-def running_jupyterlab(folder: pathlib.Path) -> Iterator[JupyterServer]:
-    """Run JupyterLab with all its files in `folder`."""
+def running_jupyter(folder: pathlib.Path, module: str = "jupyterlab") -> Iterator[JupyterServer]:
+    """Run JupyterLab, or Notebook 7 (`module` "notebook"), with all its files in `folder`."""
+    pages, application = JUPYTER[module]
     server = JupyterServer(
         url=f"http://127.0.0.1:{(port := free_port())}/",
+        pages=pages,
         root=folder / "notebooks",
         runtime=folder / "runtime",
         settings=folder / "settings",
-        log=folder / "jupyterlab.log",
+        log=folder / f"{module}.log",
     )
     server.root.mkdir(parents=True)
     server.runtime.mkdir(mode=0o700)
@@ -178,10 +196,11 @@ def running_jupyterlab(folder: pathlib.Path) -> Iterator[JupyterServer]:
     # Its question about news covers a corner of the page.
     page_config.write_text('{"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": true}}')
     command = [
-        sys.executable, "-m", "jupyterlab",
+        sys.executable, "-m", module,
         "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
         "--IdentityProvider.token=", "--ServerApp.disable_check_xsrf=True", "--ServerApp.terminals_enabled=False",
-        f"--ServerApp.root_dir={server.root}", "--LabApp.expose_app_in_browser=True",
+        f"--ServerApp.root_dir={server.root}", f"--{application}.expose_app_in_browser=True",
+        f"--ServerApp.allow_origin={ORIGIN}",
     ]  # fmt: skip
     env = {
         "IPYTHONDIR": str(folder / "ipython"),
@@ -205,19 +224,17 @@ class KernelError(AssertionError):
 
 
 class Kernel:
-    """A notebook's kernel, reached over its own sockets: works whatever the page does.
+    """The kernel behind a page, reached beside the page.
 
     The code runs in the notebook's namespace and on its main thread, after whatever runs there. While it runs, the
     kernel's event loop stands still, and with it every frame: keep it short, and wait in the test instead.
     """
 
-    def __init__(self, page: Page, connection_file: pathlib.Path, scratch: pathlib.Path) -> None:
+    def __init__(self, page: Page, scratch: pathlib.Path) -> None:
         self._page = page
         self._scratch = scratch
-        self._client = BlockingKernelClient(connection_file=str(connection_file))
-        # The client blocks, and its sockets want one thread; Playwright must go on meanwhile.
+        # Who asks waits; Playwright must go on meanwhile. One thread, because zmq's sockets want one.
         self._thread = concurrent.futures.ThreadPoolExecutor(1, "kernel-client")
-        self._in_thread(self._connect)
 
     def run(self, code: str, timeout: float = ACTION_SECONDS) -> str:
         """Run `code`; returns what it printed and its last value's repr. Raises `KernelError`."""
@@ -244,7 +261,6 @@ class Kernel:
 
     def close(self) -> None:
         """Let go of the kernel, which goes on."""
-        self._thread.submit(self._client.stop_channels).result(20)
         self._thread.shutdown()
 
     def _in_thread(self, work: Any) -> Any:
@@ -252,6 +268,23 @@ class Kernel:
         while not future.done():
             self._page.wait_for_timeout(10)
         return future.result()
+
+    def _execute(self, code: str, timeout: float) -> str:
+        raise NotImplementedError
+
+
+class JupyterKernel(Kernel):
+    """Reached over its own sockets: works whatever the page does."""
+
+    def __init__(self, page: Page, connection_file: pathlib.Path, scratch: pathlib.Path) -> None:
+        super().__init__(page, scratch)
+        self._client = BlockingKernelClient(connection_file=str(connection_file))
+        self._in_thread(self._connect)
+
+    def close(self) -> None:
+        """Let go of the kernel, which goes on."""
+        self._thread.submit(self._client.stop_channels).result(20)
+        super().close()
 
     def _connect(self) -> None:
         self._client.load_connection_file()
@@ -283,6 +316,9 @@ class Kernel:
 # ---- the page
 
 
+_PANEL = "window.jupyterapp?.shell?.currentWidget"
+
+
 class Notebook:
     """A notebook that is open in JupyterLab."""
 
@@ -303,13 +339,14 @@ class Notebook:
         """The kernel behind the page."""
         if self._kernel is None:
             kernel_id = self.server.session(self.name)["kernel"]["id"]
-            self._kernel = Kernel(self.page, self.server.runtime / f"kernel-{kernel_id}.json", self._scratch)
+            self._kernel = JupyterKernel(
+                self.page, self.server.runtime / f"kernel-{kernel_id}.json", self._scratch
+            )
         return self._kernel
 
     def open(self) -> None:
         """Go to the notebook and wait for its kernel; a kernel that is there already is used again."""
-        # Without `reset`, JupyterLab would bring back the tabs of the test before.
-        self.page.goto(f"{self.server.url}lab/tree/{self.name}?reset")
+        self.page.goto(self.server.page(self.name))
         self.wait_idle()
 
     def reload(self) -> None:
@@ -339,12 +376,25 @@ class Notebook:
         )
         self._run("notebook:run-cell", wait)
 
-    def set_source(self, index: int, code: str) -> None:
-        """Write a cell, counted from 0, anew."""
+    def set_cells(self, cells: Sequence[str]) -> None:
+        """Put these code cells in place of all that the notebook has."""
         self.page.evaluate(
-            f"([index, code]) => {_PANEL}.content.widgets[index].model.sharedModel.setSource(code)",
-            [index, code],
+            f"""sources => {{
+                const {{ content }} = {_PANEL}
+                const model = content.model.sharedModel
+                const cells = sources.map(source => ({{ cell_type: 'code', source, metadata: {{}}, outputs: [] }}))
+                const old = model.cells.length
+                model.insertCells(0, cells) // first, because a notebook without a cell gets an empty one
+                model.deleteCellRange(cells.length, cells.length + old)
+                content.activeCellIndex = 0
+            }}""",
+            list(cells),
         )
+
+    def count_cells(self) -> int:
+        """Return how many cells the notebook has."""
+        count: int = self.page.evaluate(f"() => {_PANEL}.content.widgets.length")
+        return count
 
     def save(self) -> None:
         """Write the notebook to its file."""
@@ -390,14 +440,11 @@ class Notebook:
         self.wait_idle()
         failed = [
             _output_text(output)
-            for index in range(self.page.evaluate(f"() => {_PANEL}.content.widgets.length"))
+            for index in range(self.count_cells())
             for output in self.outputs(index)
             if output["output_type"] == "error"
         ]
         assert not failed, "a cell raised:\n" + "\n".join(failed)
-
-
-_PANEL = "window.jupyterapp?.shell?.currentWidget"
 
 
 class Canvas:

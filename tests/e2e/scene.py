@@ -9,6 +9,7 @@ import pygfx as gfx
 
 from rfb_gpu import RenderCanvas
 from rfb_gpu.codecs import EncodedFrame
+from rfb_gpu.threads import live_group
 
 
 def make(size: tuple[int, int] = (320, 240), colour: str = "#e07a2f", **options: Any) -> RenderCanvas:
@@ -37,6 +38,13 @@ def make(size: tuple[int, int] = (320, 240), colour: str = "#e07a2f", **options:
     canvas.request_draw(draw)
     canvas.parts = renderer, scene, cube, camera, controller
     return canvas
+
+
+def close_all() -> None:
+    """Closes every canvas of the kernel."""
+    for group in (RenderCanvas._rc_canvas_group, live_group()):
+        for canvas in group.get_canvases():
+            canvas.close()
 
 
 def pixels(canvas: RenderCanvas) -> np.ndarray:

@@ -35,6 +35,12 @@ def assert_shows(canvas, kernel, name="canvas", at_least=48.0):
     assert harness.psnr(seen, truth) >= at_least
 
 
+def assert_knot_is_blue(canvas):
+    """The quickstart's knot, in its second colour."""
+    seen = canvas.screenshot().reshape(-1, 3).astype(int)
+    assert np.sum((seen[:, 2] > 150) & (seen[:, 0] < 100)) > 2000
+
+
 @pytest.mark.parametrize("encoder, decoder", [("gpu", "webgpu"), ("cpu", "browser")])
 def test_first_picture_is_right_and_then_sharp(show, encoder, decoder):
     opened, canvas = show(f"canvas = make(encoder={encoder!r}, decoder={decoder!r})", "canvas")
@@ -111,8 +117,8 @@ def test_a_reloaded_page_shows_the_picture(show):
     assert opened.kernel.value("canvas.draws") > 5
 
 
-def test_two_canvases_show_their_own_pictures(notebook):
-    opened = notebook(
+def test_two_canvases_show_their_own_pictures(shared_notebook):
+    opened = shared_notebook(
         [
             SCENE,
             "a = make(decoder='webgpu', size=(200, 150))\na",
@@ -131,8 +137,8 @@ def test_two_canvases_show_their_own_pictures(notebook):
     assert second.frame == shown, "the other one did not move"
 
 
-def test_two_outputs_of_one_canvas_show_the_same(notebook):
-    opened = notebook([SCENE, "canvas = make(decoder='webgpu')\ncanvas", "canvas"])
+def test_two_outputs_of_one_canvas_show_the_same(shared_notebook):
+    opened = shared_notebook([SCENE, "canvas = make(decoder='webgpu')\ncanvas", "canvas"])
     opened.run_all()
     first, second = opened.canvas(0), opened.canvas(1)
     first.wait_final()
@@ -141,34 +147,45 @@ def test_two_outputs_of_one_canvas_show_the_same(notebook):
     assert_shows(second, opened.kernel)
 
 
-@pytest.mark.parametrize("decoder, windowing", [("webgpu", "full"), ("browser", "defer")])
-def test_scrolled_away_and_back_shows_the_picture_without_a_draw(notebook, decoder, windowing):
-    cells = [SCENE, f"canvas = make(decoder={decoder!r})\ncanvas", *(["print('\\n' * 30)"] * 8)]
-    opened = notebook(cells, windowing=windowing)
+AWAY = ["print('\\n' * 60)"] * 8
+"""Cells whose output puts others out of sight."""
+
+
+def test_scrolled_away_and_back_shows_the_picture_without_a_draw(shared_notebook):
+    """Where JupyterLab takes what is out of sight out of the page, as it does by default."""
+    opened = shared_notebook([SCENE, "canvas = make(decoder='webgpu')\ncanvas", *AWAY])
     opened.run_all()
     canvas = opened.canvas()
     opened.scroll_to_cell(1)
     canvas.wait_final()
     draws = opened.kernel.value("canvas.draws")
     opened.scroll_to_cell(9)
-    opened.page.wait_for_timeout(700)
+    opened.page.wait_for_function("() => !document.querySelector('canvas.rfb-gpu-canvas')?.checkVisibility()")
     opened.scroll_to_cell(1)
     canvas.wait_frame()
     assert_shows(canvas, opened.kernel)
     assert opened.kernel.value("canvas.draws") <= draws + 1
 
 
-def test_out_of_sight_a_continuous_canvas_rests(notebook):
-    cells = [SCENE, "canvas = make(update_mode='continuous')\ncanvas", *(["print('\\n' * 30)"] * 8)]
-    opened = notebook(cells, windowing="defer")
+def test_out_of_sight_but_in_the_page_a_canvas_rests_and_then_shows_the_picture(notebook):
+    opened = notebook(
+        [SCENE, "canvas = make(decoder='browser', update_mode='continuous')\ncanvas", *AWAY],
+        windowing="defer",
+    )
     opened.run_all()
     opened.scroll_to_cell(1)
-    opened.canvas().wait_frame(after=3)
+    canvas = opened.canvas()
+    canvas.wait_frame(after=3)
     opened.scroll_to_cell(9)
     opened.page.wait_for_timeout(700)
     draws = opened.kernel.value("canvas.draws")
     opened.page.wait_for_timeout(1000)
     assert opened.kernel.value("canvas.draws") == draws
+    opened.kernel.run("canvas.set_update_mode('ondemand')")
+    opened.scroll_to_cell(1)
+    canvas.wait_final()
+    assert_shows(canvas, opened.kernel)
+    assert opened.kernel.value("canvas.draws") <= draws + 1
 
 
 def test_stats_lie_over_the_picture_and_go_away(show):
@@ -284,10 +301,8 @@ def test_numpy_frames_are_stretched_to_the_canvas_without_smoothing(show):
     )
 
 
-def test_title_bar_and_close_button(notebook):
-    opened, canvas = show_apart(
-        notebook, "canvas = make(title='My scene')", "canvas.set_closable(True)", "canvas"
-    )
+def test_title_bar_and_close_button(show):
+    opened, canvas = show("canvas = make(title='My scene')", "canvas.set_closable(True)", "canvas")
     canvas.wait_final()
     canvas.wrapper.get_by_text("My scene").wait_for()
     canvas.wrapper.locator(".renderview-close-button").click()
@@ -313,6 +328,5 @@ def test_the_quickstart_notebook_runs_from_top_to_bottom(notebook):
     opened.scroll_to_cell(1)
     canvas = opened.canvas()
     canvas.wait_final()
-    blue = canvas.screenshot().reshape(-1, 3).astype(int)
-    assert np.sum((blue[:, 2] > 150) & (blue[:, 0] < 100)) > 2000, "the knot, in its second colour"
+    assert_knot_is_blue(canvas)
     assert "adapter:" in opened.output_text(5)

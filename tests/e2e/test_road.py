@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.e2e import harness
-from tests.e2e.test_canvas import assert_shows, show_apart
+from tests.e2e.test_canvas import assert_shows
 
 WEBSOCKETS = "sum(len(road._links) for road in (canvas._rfb_roads._road,) if road)"
 PORTS = """
@@ -52,11 +52,9 @@ def test_over_the_websocket_no_frame_goes_over_the_comm(show):
 
 
 def test_when_the_websocket_breaks_the_picture_goes_on_over_the_comm_and_then_by_websocket_again(
-    page, notebook
+    show,
 ):
-    opened, canvas = show_apart(
-        notebook, "canvas = make(decoder='browser', update_mode='continuous')", "canvas"
-    )
+    opened, canvas = show("canvas = make(decoder='browser', update_mode='continuous')", "canvas")
     wait_road(canvas, "websocket")
     canvas.wait_frame(after=canvas.frame + 3)
     # Who knocks again meets a shut door for a while.
@@ -81,9 +79,9 @@ def test_when_the_websocket_breaks_the_picture_goes_on_over_the_comm_and_then_by
     )
 
 
-def test_a_break_at_rest_loses_no_picture(notebook):
+def test_a_break_at_rest_loses_no_picture(show):
     """What was drawn while the websocket was gone is there without another draw."""
-    opened, canvas = show_apart(notebook, "canvas = make(decoder='browser')", "canvas")
+    opened, canvas = show("canvas = make(decoder='browser')", "canvas")
     wait_road(canvas, "websocket")
     canvas.wait_final()
     before, shown = canvas.screenshot(), canvas.frame
@@ -99,9 +97,11 @@ def test_a_break_at_rest_loses_no_picture(notebook):
     assert opened.kernel.value("canvas.draws") == draws
 
 
-def test_comm_opens_no_port(notebook):
-    opened, canvas = show_apart(notebook, PORTS, "canvas = make(transport='comm')", "canvas")
+def test_comm_opens_no_port(show):
+    opened, canvas = show(PORTS, "canvas = make(transport='comm')", "canvas")
     canvas.wait_final()
+    # Those of the test before are closing.
+    opened.kernel.wait_for("not threads()", timeout=10)
     opened.page.wait_for_timeout(500)
     assert canvas.locator.get_attribute("data-rfb-road") == "comm"
     assert_shows(canvas, opened.kernel)
@@ -109,8 +109,8 @@ def test_comm_opens_no_port(notebook):
     assert "over the comm (asked for)" in opened.kernel.value("canvas.describe()")
 
 
-def test_the_port_closes_with_the_last_canvas(notebook):
-    opened = notebook(
+def test_the_port_closes_with_the_last_canvas(shared_notebook):
+    opened = shared_notebook(
         ["from tests.e2e.scene import RenderCanvas, make", PORTS, "a = make()\na", "b = make()\nb"]
     )
     opened.run_all()
@@ -161,8 +161,8 @@ def test_a_page_that_cannot_reach_the_kernel_shows_frames_and_says_so_only_if_as
     assert "jupyter-server-proxy" in badge(asked)
 
 
-def test_a_reloaded_page_comes_by_websocket_again_and_the_old_one_is_forgotten(notebook):
-    opened, canvas = show_apart(notebook, "canvas = make(update_mode='continuous')", "canvas")
+def test_a_reloaded_page_comes_by_websocket_again_and_the_old_one_is_forgotten(show):
+    opened, canvas = show("canvas = make(update_mode='continuous')", "canvas")
     wait_road(canvas, "websocket")
     opened.save()
     opened.reload()

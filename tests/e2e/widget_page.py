@@ -20,8 +20,7 @@ from playwright.sync_api import Browser, Page, Route
 
 from tests.e2e import harness
 
-ORIGIN = "http://localhost/"
-"""No server listens there. WebGPU needs a secure page, and localhost is one."""
+ORIGIN = f"{harness.ORIGIN}/"
 
 _STATIC = harness.REPOSITORY / "rfb_gpu" / "static"
 

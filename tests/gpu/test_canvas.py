@@ -612,8 +612,8 @@ def test_on_a_thin_link_the_quality_gives_way_and_comes_back(run, encoder):
         Scene(canvas)
         page = Page(canvas, link=(20e3, 0.05))
         page.open(320, 240)
-        await asyncio.sleep(4)
-        thin = [entry for entry in page.shown if entry[0] > page.shown[0][0] + 2]
+        await asyncio.sleep(3)
+        thin = [entry for entry in page.shown if entry[0] > page.shown[0][0] + 1.5]
         assert len(thin) > 8
         assert thin[-1][2]["scale"] > 1
         assert thin[-1][2]["subsampling"] == "420"
