@@ -38,6 +38,14 @@ _FEATURES = {
     "mappable-primary-buffers": "reading without a copy",
 }
 
+# What kernels find in their environment, and what that tells. A terminal of VS Code hands its variables to a Jupyter server too.
+_UNDER = (
+    (("VSCODE_PID", "VSCODE_CWD"), "VS Code"),
+    (("JUPYTERHUB_USER", "JUPYTERHUB_SERVICE_PREFIX"), "JupyterHub"),
+    (("SSH_CONNECTION",), "SSH"),
+    (("CODESPACES",), "GitHub Codespaces"),
+)
+
 BUNDLE = Path(__file__).parent / "static" / "widget.js"
 STYLE = BUNDLE.with_suffix(".css")
 
@@ -102,22 +110,30 @@ def front_end_host() -> str:
 
         shell = get_ipython()
         if shell is not None and shell.__class__.__name__ == "ZMQInteractiveShell":
-            if "VSCODE_PID" in os.environ or "VSCODE_CWD" in os.environ:
-                return "Jupyter kernel under VS Code"
-            hub = " under JupyterHub" if "JUPYTERHUB_USER" in os.environ else ""
-            return f"Jupyter kernel{hub} (the page tells which front end when a canvas is shown)"
+            under = [name for variables, name in _UNDER if any(each in os.environ for each in variables)]
+            where = f" under {' and '.join(under)}" if under else ""
+            return f"Jupyter kernel{where} (the page tells which front end when a canvas is shown)"
         if shell is not None:
             return "IPython in a terminal"
     return "plain Python, no notebook"
 
 
+def _roads() -> str:
+    """By which roads frames can come to a page on another machine than the kernel's."""
+    proxy = _version("jupyter-server-proxy")
+    if proxy is None:
+        return "the notebook's own channel; a websocket only to pages on this machine (no jupyter-server-proxy here)"
+    return f"the notebook's own channel, or a websocket through jupyter-server-proxy {proxy} if the server has it too"
+
+
 def report() -> dict[str, Any]:
-    """The facts that :func:`doctor` prints: ``system``, ``host``, ``packages``, ``adapter``, ``features``, ``encoder``,
+    """The facts that :func:`doctor` prints: ``system``, ``host``, ``roads``, ``packages``, ``adapter``, ``features``, ``encoder``,
     ``front_end``, ``problems`` (each with its cure), ``canvases`` (what the pages of live canvases told).
     """
     facts: dict[str, Any] = {
         "system": f"{platform.platform()}, Python {platform.python_version()}",
         "host": front_end_host(),
+        "roads": _roads(),
         "packages": {"rfb_gpu": __version__}
         | {name: found for name in (*_PACKAGES, *_FRONT_ENDS) if (found := _version(name))},
         "adapter": None,
@@ -164,6 +180,7 @@ def doctor() -> None:
     facts = report()
     print(f"system:    {facts['system']}")
     print(f"host:      {facts['host']}")
+    print(f"roads:     {facts['roads']}")
     print(f"packages:  {', '.join(f'{name} {v}' for name, v in facts['packages'].items())}")
     print(f"adapter:   {facts['adapter'] or 'none'}")
     for what, there in facts["features"].items():

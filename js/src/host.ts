@@ -3,7 +3,7 @@
  */
 export function guessHost(): string {
   try {
-    if (/^vscode-/.test(location.protocol) || document.body.classList.contains("vscode-body")) {
+    if (/^vscode-/.test(location.protocol) || document.body.dataset.vscodeThemeKind !== undefined) {
       return "VS Code";
     }
     if (document.querySelector("marimo-filename, marimo-mode, marimo-island")) {

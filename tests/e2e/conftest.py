@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, sync_playwright
 
 from tests.e2e import harness, widget_page
+from tests.e2e.hosts import HOSTS, Host
 
 RESULTS = pathlib.Path(os.environ.get("RFB_GPU_TEST_RESULTS", harness.REPOSITORY / "test-results"))
 
@@ -199,6 +200,66 @@ def show(shared_notebook: OpenNotebook) -> Show:
         return book, canvas
 
     return show_canvas
+
+
+@dataclasses.dataclass
+class _OpenHost:
+    """The document of `host`, between tests."""
+
+    name: str
+    document: Host | None = None
+    log: list[str] = dataclasses.field(default_factory=list)
+
+    def close(self) -> None:
+        if self.document is not None:
+            self.document.close()
+            self.document.page.context.close()
+        self.document = None
+
+
+@pytest.fixture(scope="session")
+def passed_in_hosts() -> dict[tuple[str, str], bool]:
+    """Which tests of `host` passed so far, by host and test."""
+    return {}
+
+
+@pytest.fixture(scope="session", params=list(HOSTS))
+def open_host(
+    request: pytest.FixtureRequest, browsers: Callable[[float], Browser], jupyterlab: harness.JupyterServer
+) -> Iterator[_OpenHost]:
+    # It ends before the browser and the server do, therefore it names them.
+    one = _OpenHost(request.param)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def host(
+    open_host: _OpenHost,
+    passed_in_hosts: dict[tuple[str, str], bool],
+    browsers: Callable[[float], Browser],
+    jupyterlab: harness.JupyterServer,
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Host]:
+    """A document that is open in a host, in each host in turn.
+
+    All tests of a host share it; after one that failed, it is made anew.
+    """
+    if open_host.document is None:
+        page, open_host.log = _new_page(browsers(1.0))
+        request.node.funcargs["page"] = page
+        open_host.document = HOSTS[open_host.name](page, jupyterlab, tmp_path_factory.mktemp("host"))
+        request.node.stash[page_log] = open_host.log
+        open_host.document.open()
+    open_host.log.clear()
+    request.node.stash[page_log] = open_host.log
+    request.node.funcargs["page"] = open_host.document.page
+    yield open_host.document
+    ok = not request.node.stash.get(failed, False)
+    passed_in_hosts[open_host.name, request.node.originalname] = ok
+    if not ok:
+        open_host.close()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -62,9 +62,6 @@ CHROMIUM_FLAGS = [
 MARKER = (255, 0, 255)
 """A colour that nothing in JupyterLab has."""
 
-ORIGIN = "http://localhost"
-"""Where pages are that tests answer for. WebGPU needs a secure page, and localhost is one. No server listens there."""
-
 ACTION_SECONDS = 60.0
 """How long to wait for anything; the first frame on a software adapter compiles shaders for up to 10 s."""
 
@@ -200,7 +197,7 @@ def running_jupyter(folder: pathlib.Path, module: str = "jupyterlab") -> Iterato
         "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
         "--IdentityProvider.token=", "--ServerApp.disable_check_xsrf=True", "--ServerApp.terminals_enabled=False",
         f"--ServerApp.root_dir={server.root}", f"--{application}.expose_app_in_browser=True",
-        f"--ServerApp.allow_origin={ORIGIN}",
+        r"--ServerApp.allow_origin_pat=http://127\.0\.0\.1:\d+",
     ]  # fmt: skip
     env = {
         "IPYTHONDIR": str(folder / "ipython"),

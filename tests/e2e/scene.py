@@ -40,6 +40,13 @@ def make(size: tuple[int, int] = (320, 240), colour: str = "#e07a2f", **options:
     return canvas
 
 
+class Space:
+    """An output of some height, which puts others out of sight."""
+
+    def _repr_html_(self) -> str:
+        return "<div style='height: 500px'></div>"
+
+
 def close_all() -> None:
     """Closes every canvas of the kernel."""
     for group in (RenderCanvas._rc_canvas_group, live_group()):

@@ -20,7 +20,8 @@ from playwright.sync_api import Browser, Page, Route
 
 from tests.e2e import harness
 
-ORIGIN = f"{harness.ORIGIN}/"
+ORIGIN = "http://localhost/"
+"""No server listens there. WebGPU needs a secure page, and localhost is one."""
 
 _STATIC = harness.REPOSITORY / "rfb_gpu" / "static"
 

@@ -33,10 +33,48 @@ NO_ADAPTER = {
 def test_doctor_prints_what_runs_here(capsys):
     rfb_gpu.doctor()
     text = capsys.readouterr().out
-    for line in ("system:", "host:", "packages:", "adapter:", "encoder:", "front end:"):
+    for line in ("system:", "host:", "roads:", "packages:", "adapter:", "encoder:", "front end:"):
         assert line in text
     assert f"rfb_gpu {rfb_gpu.__version__}" in text
     assert "widget.js" in text
+
+
+@pytest.mark.parametrize(
+    "variables, host",
+    [
+        ({}, "Jupyter kernel (the page"),
+        ({"VSCODE_PID": "1"}, "Jupyter kernel under VS Code (the page"),
+        ({"VSCODE_CWD": "/", "SSH_CONNECTION": "a 1 b 2"}, "Jupyter kernel under VS Code and SSH (the page"),
+        ({"JUPYTERHUB_USER": "me"}, "Jupyter kernel under JupyterHub (the page"),
+        ({"CODESPACES": "true"}, "Jupyter kernel under GitHub Codespaces (the page"),
+    ],
+)
+def test_doctor_tells_the_host_from_the_kernels_environment(monkeypatch, variables, host):
+    for names, _ in diagnostics._UNDER:
+        for name in names:
+            monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    shell = type("ZMQInteractiveShell", (), {})()
+    monkeypatch.setattr("IPython.get_ipython", lambda: shell)
+    assert diagnostics.report()["host"].startswith(host)
+
+
+def test_doctor_tells_colab_and_marimo(monkeypatch):
+    monkeypatch.setitem(sys.modules, "google.colab", object())
+    assert diagnostics.front_end_host() == "Colab"
+    marimo = type(sys)("marimo")
+    marimo.running_in_notebook = lambda: True
+    monkeypatch.setitem(sys.modules, "marimo", marimo)
+    assert diagnostics.front_end_host() == "marimo"
+
+
+@pytest.mark.parametrize(
+    "proxy, road", [(None, "no jupyter-server-proxy here"), ("4.4.0", "jupyter-server-proxy 4.4.0")]
+)
+def test_doctor_tells_the_roads(monkeypatch, proxy, road):
+    monkeypatch.setattr(diagnostics, "_version", lambda name: proxy)
+    assert road in diagnostics.report()["roads"]
 
 
 def test_doctor_as_a_command():
