@@ -117,26 +117,6 @@ def test_a_reloaded_page_shows_the_picture(show):
     assert opened.kernel.value("canvas.draws") > 5
 
 
-def test_two_canvases_show_their_own_pictures(shared_notebook):
-    opened = shared_notebook(
-        [
-            SCENE,
-            "a = make(decoder='webgpu', size=(200, 150))\na",
-            "b = make(colour='#2f8fe0', decoder='webgpu', size=(240, 160))\nb",
-        ]
-    )
-    opened.run_all()
-    first, second = opened.canvas(0), opened.canvas(1)
-    first.wait_final()
-    second.wait_final()
-    moving, shown = first.frame, second.frame
-    first.drag((0.3, 0.5), (0.6, 0.5))
-    first.wait_final(after=moving)
-    assert_shows(first, opened.kernel, "a")
-    assert_shows(second, opened.kernel, "b")
-    assert second.frame == shown, "the other one did not move"
-
-
 def test_two_outputs_of_one_canvas_show_the_same(shared_notebook):
     opened = shared_notebook([SCENE, "canvas = make(decoder='webgpu')\ncanvas", "canvas"])
     opened.run_all()
@@ -149,22 +129,6 @@ def test_two_outputs_of_one_canvas_show_the_same(shared_notebook):
 
 AWAY = ["print('\\n' * 60)"] * 8
 """Cells whose output puts others out of sight."""
-
-
-def test_scrolled_away_and_back_shows_the_picture_without_a_draw(shared_notebook):
-    """Where JupyterLab takes what is out of sight out of the page, as it does by default."""
-    opened = shared_notebook([SCENE, "canvas = make(decoder='webgpu')\ncanvas", *AWAY])
-    opened.run_all()
-    canvas = opened.canvas()
-    opened.scroll_to_cell(1)
-    canvas.wait_final()
-    draws = opened.kernel.value("canvas.draws")
-    opened.scroll_to_cell(9)
-    opened.page.wait_for_function("() => !document.querySelector('canvas.rfb-gpu-canvas')?.checkVisibility()")
-    opened.scroll_to_cell(1)
-    canvas.wait_frame()
-    assert_shows(canvas, opened.kernel)
-    assert opened.kernel.value("canvas.draws") <= draws + 1
 
 
 def test_out_of_sight_but_in_the_page_a_canvas_rests_and_then_shows_the_picture(notebook):
