@@ -13,9 +13,8 @@ There is no codec in here, and no decision about flow: see :mod:`.codecs` and :m
 
 from __future__ import annotations
 
-import base64
 import contextvars
-import html
+import gc
 import logging
 import math
 import threading
@@ -57,6 +56,7 @@ from .flow.protocol import (
     Event,
     Hello,
     Message,
+    Ping,
     RoadReport,
     Visibility,
     again_message,
@@ -66,12 +66,14 @@ from .flow.protocol import (
     error_message,
     frame_message,
     lead_message,
+    pong_message,
     stats_message,
     welcome_message,
 )
 from .flow.stripes import Part, Stripes, outward
 from .readback import GPUFuture
 from .roads import TRANSPORTS, Roads
+from .snapshot import as_output, fit_png
 from .stats import Meter, Stats
 from .threads import (
     CallbackLock,
@@ -104,6 +106,7 @@ MOST_REPEATS = 3
 """So often a picture's stripes begin again after a page refused one."""
 STATS_SECONDS = 0.5
 """How often the overlay's text is sent, while frames are."""
+COLLECT_SECONDS = 0.1
 MAX_INBOXES = 64
 AGAIN_SECONDS = 1.0
 """A page that is not known is asked to say hello at most so often."""
@@ -269,6 +272,8 @@ class StreamingCanvas(BaseRenderCanvas):
         self._rfb_draw_began: float | None = None
         self._rfb_draw_seconds = 0.0
         self._rfb_stats_told = 0.0
+        # It has no use for them, but its task would keep all event handlers, and with them renderers and this canvas.
+        self._rfb_scheduler._events = None
         self._rfb_listen()
         self._final_canvas_init()
         if isinstance(self._rc_canvas_group, LiveGroup):
@@ -320,6 +325,12 @@ class StreamingCanvas(BaseRenderCanvas):
     def _rfb_receive_directly(self) -> None:
         """Lets messages through while a cell runs, where that can be had."""
 
+    def _rfb_hold(self) -> None:
+        """A page shows the canvas."""
+
+    def _rfb_let_go(self) -> None:
+        """No page shows it any more."""
+
     def _rfb_is_trait(self, name: str) -> bool:
         """Whether it is an argument that a base class takes."""
         return False
@@ -328,9 +339,8 @@ class StreamingCanvas(BaseRenderCanvas):
 
     def _rfb_on_message(self, _widget: object, content: Any, _buffers: object) -> None:
         """Called on whichever thread the kernel likes. Hands over, does nothing else."""
-        if not self._is_closed:
-            self._rfb_hears_in_cells = threading.current_thread() is not self._rfb_maker
-            self._rfb_mail.put((content, None))
+        self._rfb_hears_in_cells = threading.current_thread() is not self._rfb_maker
+        self._rfb_mail.put((content, None))
 
     def _rfb_wake(self) -> None:
         group_loop = self._rc_canvas_group.get_loop()
@@ -391,6 +401,7 @@ class StreamingCanvas(BaseRenderCanvas):
 
     def _rfb_handle(self, message: Message, link: Link | None) -> None:
         if self._is_closed:
+            self._rfb_handle_closed(message)
             return
         now = time.perf_counter()
         if message.view not in self._rfb_views and not isinstance(message, (Hello, Bye)):
@@ -433,8 +444,28 @@ class StreamingCanvas(BaseRenderCanvas):
             case ControlRequest():
                 self._rfb_control.ask(message.view)
                 self._rfb_follow_control()
+            case Ping():
+                self._rfb_roads.tell(message.view, pong_message(message.view), self.send)
             case Bye():
                 self._rfb_forget(message.view)
+                if message.unseen and not self._rfb_hosts:
+                    self._rfb_let_go()
+                    # What it draws hangs together in circles, and its memory is the GPU's, of which Python knows nothing.
+                    self._rfb_call_later(COLLECT_SECONDS, _collect)
+
+    def _rfb_handle_closed(self, message: Message) -> None:
+        """The comm outlives the canvas while pages show its last picture: with the comm, hosts take that away."""
+        if isinstance(message, Hello):
+            self._rfb_hosts[message.view] = message.host
+            self.send({"type": "closed"})
+        elif isinstance(message, Bye):
+            self._rfb_hosts.pop(message.view, None)
+            if message.unseen and not self._rfb_hosts:
+                self._rfb_let_go()
+
+    @property
+    def _rfb_scheduler(self) -> Any:
+        return self._BaseRenderCanvas__scheduler
 
     def _rfb_handle_hello(self, hello: Hello, link: Link | None) -> None:
         if hello.version != PROTOCOL_VERSION:
@@ -446,6 +477,7 @@ class StreamingCanvas(BaseRenderCanvas):
             return
         if not self._rfb_views.hello(hello.view, hello.epoch):
             return
+        self._rfb_hold()
         self._rfb_hosts[hello.view] = hello.host
         self._rfb_roads.begin(hello.view, link, hello.host)
         offer = self._rfb_roads.offer() if link is None else None
@@ -1098,7 +1130,7 @@ class StreamingCanvas(BaseRenderCanvas):
         self._rfb_on_its_thread(super().submit_event, event)
 
     def close(self) -> None:
-        """Closes the canvas; pages keep its last picture."""
+        """Closes the canvas. Pages keep its last picture, dimmed, until their output is cleared."""
         if self._rfb_live_loop is None:
             super().close()
         elif not self._is_closed:
@@ -1106,26 +1138,29 @@ class StreamingCanvas(BaseRenderCanvas):
 
     # ----- what a user can call, besides the base class
 
-    def snapshot(self, *, pixel_ratio: float | None = None) -> None:
+    def snapshot(self, *, pixel_ratio: float | None = None, max_bytes: int | None = 200_000) -> None:
         """Shows the current picture as an image in the cell's output, where it stays when the notebook is saved.
 
         Arguments:
             pixel_ratio: pixels per logical pixel, for a canvas that no page shows yet; default 1. A canvas that is shown keeps
                 its size.
-        """
-        from IPython.display import HTML, display
+            max_bytes: of the PNG file. A larger one is scaled down (with Pillow), and shown as large; None: it is not.
 
-        frame = self._rfb_on_its_thread(self._rfb_take_picture, pixel_ratio)
+        Raises:
+            RuntimeError: the canvas is closed, or has no draw function yet.
+        """
+        from IPython.display import display
+
+        png = bytes(self._rfb_on_its_thread(self._rfb_take_picture, pixel_ratio))
+        if max_bytes is not None:
+            png = fit_png(png, max_bytes)
         width, height = self.get_logical_size()
-        source = base64.b64encode(frame.view).decode()
-        alt = html.escape(self._title or "canvas")
-        display(
-            HTML(
-                f'<img alt="{alt}" src="data:image/png;base64,{source}" style="width:{width}px;height:{height}px">'
-            )
-        )
+        data, metadata = as_output(png, width, height, self._title or "a canvas")
+        display(data, metadata=metadata, raw=True)
 
     def _rfb_take_picture(self, pixel_ratio: float | None) -> EncodedFrame:
+        if self._is_closed:
+            raise RuntimeError("the canvas is closed: run its cell again for a new one")
         if not self._rfb_size_is_from_page:
             ratio = 1.0 if pixel_ratio is None else float(pixel_ratio)
             width, height = (max(int(side * ratio), 1) for side in self._last_set_logical_size)
@@ -1272,12 +1307,15 @@ class StreamingCanvas(BaseRenderCanvas):
         if self._is_closed:
             return
         self.send({"type": "closed"})
+        for view in filter(self._rfb_roads.is_alone, list(self._rfb_hosts)):
+            del self._rfb_hosts[view]  # it keeps its picture without the widget
         self._rfb_roads.close()
         self._is_closed = True
+        self._rfb_scheduler.on_cancel_draw()  # it may wait for a draw, and ends when it finds the canvas closed
         for encoder in self._rfb_array_encoders.values():
             encoder.close()
         self._rfb_last_frame = self._rfb_last_lossy = self._rfb_pending_final = self._rfb_last_array = None
-        self._rfb_stripes = None
+        self._rfb_stripes = self._rfb_newest_encoding = None
 
     def _rc_get_closed(self) -> bool:
         return self._is_closed
@@ -1318,6 +1356,10 @@ def _check_quality_range(quality: object) -> tuple[int, int]:
         return floor, ceiling
     fixed = check_quality(quality)  # type: ignore[arg-type]
     return fixed, fixed
+
+
+def _collect() -> None:
+    gc.collect()
 
 
 def _settings_of(frame: EncodedFrame) -> Settings:

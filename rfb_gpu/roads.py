@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import base64
 import importlib.util
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from .flow import Views
+from .lifetime import weakly
 from .transport import Link, Road, TransportError, open_road
 
 __all__ = ["TRANSPORTS", "Roads"]
@@ -49,7 +49,7 @@ class Roads:
         on_lost: Callable[[Link], None],
     ) -> None:
         self._transport = transport
-        self._callbacks = _weakly(on_message), _weakly(on_lost)
+        self._callbacks = weakly(on_message), weakly(on_lost)
         self._road: Road | None = None
         self._failure = "asked for" if transport == "comm" else ""  # why there is none
         self._pages: dict[str, _Page] = {}
@@ -66,6 +66,11 @@ class Roads:
     def has_comm(self, link: Link | None) -> bool:
         """Whether the page of this link is in a notebook, and so the same person's as all others there."""
         return link not in self._alone
+
+    def is_alone(self, view: str) -> bool:
+        """Whether a page has a link and no comm."""
+        page = self._pages.get(view)
+        return page is not None and page.link in self._alone
 
     def offer(self) -> dict[str, Any] | None:
         """What a page needs to know to come by websocket; None if nothing listens."""
@@ -167,14 +172,3 @@ class Roads:
         if self._road is not None:
             self._road.close()
             self._road = None
-
-
-def _weakly(method: Callable[..., None]) -> Callable[..., None]:
-    reference = weakref.WeakMethod(method)
-
-    def call(*args: Any) -> None:
-        alive = reference()
-        if alive is not None:
-            alive(*args)
-
-    return call

@@ -5,6 +5,7 @@ from __future__ import annotations
 import anywidget
 from traitlets import Bool, Unicode
 
+from . import lifetime
 from .canvas import StreamingCanvas
 from .diagnostics import BUNDLE, STYLE, find_bundle
 from .threads import receive_directly
@@ -74,11 +75,21 @@ class RenderCanvas(StreamingCanvas, PageWidget):
 
     def _rfb_listen(self) -> None:
         self.on_msg(self._rfb_on_message)
+        self.comm.on_msg(lifetime.weakly(self._handle_msg))
+
+    def _rfb_hold(self) -> None:
+        lifetime.hold(self)
+
+    def _rfb_let_go(self) -> None:
+        if self._is_closed:
+            lifetime.close(self)
+        else:
+            lifetime.let_go(self)
 
     def _rfb_receive_directly(self) -> None:
         if not self._rfb_receives_directly:
             self._rfb_receives_directly = True
-            receive_directly(self.comm, self._handle_msg)
+            receive_directly(self.comm, lifetime.weakly(self._handle_msg))
 
     def _rfb_is_trait(self, name: str) -> bool:
         return bool(self.has_trait(name))
@@ -118,4 +129,6 @@ class RenderCanvas(StreamingCanvas, PageWidget):
     def _rc_close(self) -> None:
         if not self._is_closed:
             super()._rc_close()
-            PageWidget.close(self)
+            # Hosts take the last picture away with the widget.
+            if not self._rfb_hosts:
+                lifetime.close(self)

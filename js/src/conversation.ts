@@ -46,9 +46,9 @@ export class Conversation {
     }
   }
 
-  /** Says goodbye; nothing is sent after it, until the next hello. */
-  bye(): void {
-    this.send({ type: "bye" });
+  /** Says goodbye; nothing is sent after it, until the next hello. `unseen`: see the message. */
+  bye(unseen: boolean): void {
+    this.send({ type: "bye", unseen });
     this.#flush(); // a page that goes away has no later
     this.#ended = true;
   }

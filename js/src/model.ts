@@ -8,7 +8,7 @@
 import { AckBatcher } from "./acks";
 import { Conversation, type Hello } from "./conversation";
 import { acquireGpu, type Gpu, messageOf, SlowStart } from "./device";
-import { guessHost } from "./host";
+import { guessHost, isHostGone, keepBundleOutOfSavedState, whenKernelIsGone } from "./host";
 import { Mailbox } from "./mailbox";
 import { BrowserPresenter, GpuPresenter, type Picture, type Presenter } from "./presenter";
 import {
@@ -32,6 +32,9 @@ export interface AnyModel {
   // biome-ignore lint/suspicious/noExplicitAny: as above
   off(event: string, callback: (...args: any[]) => void): void;
   send(content: unknown): unknown;
+  /** Of Jupyter's hosts only. */
+  set?(name: string, value: unknown, options?: { silent: boolean }): void;
+  readonly widget_manager?: unknown;
 }
 
 /** By these a person turns to a view. */
@@ -43,6 +46,13 @@ const MAX_UNFINISHED = 3;
 /** After so long without a welcome the page says so, and says hello again: then twice as long, and so on. */
 const WELCOME_TIMEOUT_MS = 5000;
 const MAX_HELLOS = 5;
+/** Who acts while the kernel has been silent for a second learns two seconds later that it stays so. */
+const SILENCE_MS = 1000;
+const PATIENCE_MS = 2000;
+/** Hosts take an output away to put it anew: only a canvas that nothing shows for longer is out of the page. */
+const UNSEEN_MS = 500;
+
+const NO_ANSWER = "No answer from the kernel: it is busy, or gone (then run the cell again).";
 
 /** Whether a part continues what is shown. */
 function fits({ base, index }: Part, { width, height }: Frame, shown: Picture | null): boolean {
@@ -94,10 +104,12 @@ export class CanvasModel implements ViewOwner, RoadOwner {
   #visible = false;
   /** Nothing more is to be said. */
   #ended = false;
-  #closedByKernel = false;
-  #lost = false;
   #welcomeTimer = 0;
   #hellosInVain = 0;
+  /** When the kernel was last heard, and until when it has time to answer. */
+  #heard = 0;
+  #patienceTimer = 0;
+  #unseenTimer = 0;
 
   /** `onControl` is told whether this page is in control, each time that the kernel says so. */
   constructor(
@@ -127,15 +139,17 @@ export class CanvasModel implements ViewOwner, RoadOwner {
       });
     }
     this.#onModel("change:_decoder", () => void this.#chooseDecoder());
+    this.#undo.push(whenKernelIsGone(any, (reason) => this.#end(reason)));
+    keepBundleOutOfSavedState(any);
     this.#onPage(document, "visibilitychange", () => this.#onTabVisibility());
     this.#onPage(window, "pagehide", () => {
-      this.#conversation.bye();
+      this.#conversation.bye(false);
       this.#road.close();
     });
     this.#onPage(window, "pageshow", () => {
       // Back from the browser's cache of pages: everything is here, only the kernel was told goodbye.
-      if (this.#conversation.ended && !this.#ended) {
-        this.#hello();
+      if (this.#views.length > 0) {
+        this.#wake();
       }
     });
 
@@ -149,10 +163,11 @@ export class CanvasModel implements ViewOwner, RoadOwner {
     for (const [trait, apply] of Object.entries(LOOKS)) {
       apply(view, this.#any.get(trait));
     }
-    view.setBadge([...this.#errors.values()]);
-    view.dim(this.#closedByKernel || this.#lost);
     this.#leader ??= view;
     view.leads = this.#inControl && view === this.#leader;
+    this.#tell(view);
+    window.clearTimeout(this.#unseenTimer);
+    this.#wake();
     this.#showOn(view);
     return view;
   }
@@ -164,11 +179,10 @@ export class CanvasModel implements ViewOwner, RoadOwner {
 
   /** The only connection broke, and is not there until reconnected(). Notebooks' own channels never say so. */
   disconnected(reason: string): void {
-    this.#lost = true;
     window.clearTimeout(this.#welcomeTimer);
+    window.clearTimeout(this.#patienceTimer);
     this.#setError("kernel", "");
     this.#setError("connection", reason);
-    this.#dim(true);
   }
 
   reconnected(): void {
@@ -179,22 +193,13 @@ export class CanvasModel implements ViewOwner, RoadOwner {
   /** The widget's model goes away in this page: the comm was closed, or the module is replaced. */
   close(): void {
     this.#ended = true;
-    this.#choice += 1;
-    this.#conversation.bye();
-    this.#road.close();
     for (const undo of this.#undo) {
       undo();
     }
-    window.clearTimeout(this.#welcomeTimer);
-    this.#acks.reset();
-    this.#unschedule();
-    if (!this.#closedByKernel) {
-      for (const view of [...this.#views]) {
-        view.dispose();
-      }
+    for (const view of [...this.#views]) {
+      view.dispose();
     }
-    // Views that are left keep their last picture for as long as the host keeps them.
-    this.#releaseUnused();
+    this.#sleep(false);
   }
 
   // ----- what views report
@@ -207,6 +212,9 @@ export class CanvasModel implements ViewOwner, RoadOwner {
     if (view === this.#leader && hasSize && !this.#ended) {
       this.#acks.flush();
       this.#conversation.send({ type: "event", event });
+      if (event.type !== "resize") {
+        this.#expectAnswer();
+      }
     }
   }
 
@@ -235,7 +243,45 @@ export class CanvasModel implements ViewOwner, RoadOwner {
       this.#lead(this.#views[0] ?? null);
     }
     this.#updateVisibility();
-    this.#releaseUnused();
+    if (this.#views.length === 0) {
+      window.clearTimeout(this.#unseenTimer);
+      this.#unseenTimer = window.setTimeout(() => this.#sleep(!isHostGone(this.#any)), UNSEEN_MS);
+    }
+  }
+
+  // ----- seen or not
+
+  /** Nothing in this page shows the canvas any more: lets go of all that pictures need, and of the kernel. */
+  #sleep(isUnseen: boolean): void {
+    this.#conversation.bye(isUnseen);
+    this.#road.close();
+    this.#acks.reset();
+    this.#unschedule();
+    for (const timer of [this.#welcomeTimer, this.#patienceTimer, this.#unseenTimer]) {
+      window.clearTimeout(timer);
+    }
+    this.#choice += 1;
+    this.#presenter?.close();
+    this.#presenter = this.#picture = null;
+  }
+
+  #wake(): void {
+    if (this.#conversation.ended && !this.#ended) {
+      this.#hello();
+      if (!this.#presenter) {
+        void this.#chooseDecoder();
+      }
+    }
+  }
+
+  /** Nothing more will come. Views keep the last picture for as long as the host keeps them. */
+  #end(reason: string): void {
+    this.#ended = true;
+    this.#road.close();
+    window.clearTimeout(this.#welcomeTimer);
+    window.clearTimeout(this.#patienceTimer);
+    this.#setError("connection", "");
+    this.#setError("kernel", reason);
   }
 
   /** Another view of this page has the canvas's size from now on. */
@@ -287,7 +333,7 @@ export class CanvasModel implements ViewOwner, RoadOwner {
   }
 
   #onNoWelcome(): void {
-    this.#setError("kernel", "No answer from the kernel yet: it is busy, or gone (then run the cell again).");
+    this.#setError("kernel", NO_ANSWER);
     this.#hellosInVain += 1;
     if (this.#hellosInVain < MAX_HELLOS) {
       this.#hello();
@@ -296,6 +342,9 @@ export class CanvasModel implements ViewOwner, RoadOwner {
 
   #onMessage(content: unknown, file: () => Uint8Array<ArrayBuffer> | null, road: RoadName): void {
     const message = parseKernelMessage(content);
+    if (message && !this.#ended) {
+      this.#onHeard();
+    }
     switch (message?.type) {
       case "welcome":
         if (this.#onWelcome(message.version, message.view, message.epoch, message.window) && message.road) {
@@ -336,7 +385,7 @@ export class CanvasModel implements ViewOwner, RoadOwner {
         }
         break;
       case "closed":
-        this.#onClosed();
+        this.#end("This canvas is closed: run its cell or program again for a new one.");
         break;
     }
   }
@@ -353,24 +402,28 @@ export class CanvasModel implements ViewOwner, RoadOwner {
     return true;
   }
 
-  /** The kernel lives. */
   #onAnswer(): void {
     window.clearTimeout(this.#welcomeTimer);
     this.#hellosInVain = 0;
+  }
+
+  /** The kernel lives. */
+  #onHeard(): void {
+    this.#heard = performance.now();
+    window.clearTimeout(this.#patienceTimer);
+    this.#patienceTimer = 0;
     this.#setError("kernel", "");
   }
 
-  #onClosed(): void {
-    this.#ended = this.#closedByKernel = true;
-    this.#road.close();
-    window.clearTimeout(this.#welcomeTimer);
-    this.#setError("kernel", "");
-    this.#dim(true);
-  }
-
-  #dim(dimmed: boolean): void {
-    for (const view of this.#views) {
-      view.dim(dimmed);
+  /** Something was done, and a picture that stands still must say why: asks a silent kernel for a sign of life. */
+  #expectAnswer(): void {
+    if (
+      this.#patienceTimer === 0 &&
+      !this.#errors.has("connection") &&
+      performance.now() - this.#heard > SILENCE_MS
+    ) {
+      this.#conversation.send({ type: "ping" });
+      this.#patienceTimer = window.setTimeout(() => this.#setError("kernel", NO_ANSWER), PATIENCE_MS);
     }
   }
 
@@ -384,8 +437,14 @@ export class CanvasModel implements ViewOwner, RoadOwner {
       this.#errors.set(code, text);
     }
     for (const view of this.#views) {
-      view.setBadge([...this.#errors.values()]);
+      this.#tell(view);
     }
+  }
+
+  /** What is wrong, if anything. Without a kernel, or a connection to it, the picture is no longer live, and looks so. */
+  #tell(view: CanvasView): void {
+    const isDimmed = this.#errors.has("kernel") || this.#errors.has("connection");
+    view.setBadge([...this.#errors.values()], isDimmed);
   }
 
   // ----- the websocket: an epoch of its own, and so each time it comes or goes
@@ -412,7 +471,7 @@ export class CanvasModel implements ViewOwner, RoadOwner {
   // ----- frames
 
   #onFrame(header: FrameHeader, bytes: Uint8Array<ArrayBuffer> | null, road: RoadName): void {
-    if (this.#ended) {
+    if (this.#conversation.ended || this.#ended) {
       return;
     }
     if (header.view !== null && header.view !== this.#conversation.view) {
@@ -497,11 +556,7 @@ export class CanvasModel implements ViewOwner, RoadOwner {
           view.stats?.frame(performance.now());
         }
       }
-      if (this.#lost) {
-        this.#lost = false;
-        this.#setError("connection", "");
-        this.#dim(false);
-      }
+      this.#setError("connection", "");
       this.#acks.shown(frame.id, started - frame.arrived, performance.now() - frame.arrived);
       this.#setError("decode", "");
       this.#reportMethod(presenter.method);
@@ -592,14 +647,6 @@ export class CanvasModel implements ViewOwner, RoadOwner {
     if (this.#decoder && this.#decoder.method !== method) {
       this.#decoder = { ...this.#decoder, method };
       this.#conversation.send({ type: "decoder", ...this.#decoder });
-    }
-  }
-
-  /** Lets go of the picture when no view can show it any more. */
-  #releaseUnused(): void {
-    if (this.#ended && this.#views.length === 0) {
-      this.#presenter?.close();
-      this.#presenter = this.#picture = null;
     }
   }
 

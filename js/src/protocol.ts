@@ -35,7 +35,9 @@ export type PageMessage =
   | { type: "road"; reason: string }
   | { type: "event"; event: RenderviewEvent }
   | { type: "control" }
-  | { type: "bye" };
+  | { type: "ping" }
+  /** `unseen`: the page goes on, but shows the canvas nowhere any more. */
+  | { type: "bye"; unseen: boolean };
 
 export type Arrival = [id: number, ms: number, leadMs: number | null];
 
@@ -118,6 +120,7 @@ export type KernelMessage =
   | { type: "error"; code: string; text: string; view: string | null }
   | { type: "control"; view: string }
   | { type: "again"; view: string }
+  | { type: "pong"; view: string }
   | { type: "closed" };
 
 /** What a page needs to know to come by websocket. `proxy`: jupyter-server-proxy may lead to the port. */
@@ -194,6 +197,7 @@ export function parseKernelMessage(content: unknown): KernelMessage | null {
       };
     case "control":
     case "again":
+    case "pong":
       return typeof m.view === "string" ? { type: m.type, view: m.view } : null;
     case "closed":
       return { type: "closed" };

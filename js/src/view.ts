@@ -111,13 +111,10 @@ export class CanvasView extends BaseRenderView {
     return this.#stats;
   }
 
-  setBadge(lines: readonly string[]): void {
+  /** `isDimmed`: nothing moves the picture any more. */
+  setBadge(lines: readonly string[], isDimmed: boolean): void {
     this.#badge.textContent = lines.join("\n");
-  }
-
-  /** Nothing new comes, for good or for now: what is shown is the last picture. */
-  dim(dimmed: boolean): void {
-    this.#screen.classList.toggle("rfb-gpu-closed", dimmed);
+    this.#screen.classList.toggle("rfb-gpu-dimmed", isDimmed);
   }
 
   set leads(leads: boolean) {

@@ -58,8 +58,8 @@ test("nothing is said before hello or after goodbye, until the next hello", () =
   const talk = new Conversation((message) => sent.push(message.type));
   talk.send({ type: "visibility", visible: true });
   talk.hello(FACTS);
-  talk.bye();
-  talk.bye();
+  talk.bye(false);
+  talk.bye(false);
   talk.send({ type: "visibility", visible: true });
   talk.hello(FACTS);
   assert.deepEqual(sent, ["hello", "bye", "hello"]);
@@ -70,7 +70,7 @@ test("a closed comm is no error", () => {
     throw new Error("comm closed");
   });
   talk.hello(FACTS);
-  talk.bye();
+  talk.bye(false);
 });
 
 test("each view has a name of its own", () => {

@@ -22,6 +22,7 @@ __all__ = [
     "Event",
     "Hello",
     "Message",
+    "Ping",
     "ProtocolError",
     "RoadReport",
     "Size",
@@ -34,6 +35,7 @@ __all__ = [
     "frame_message",
     "lead_message",
     "parse_message",
+    "pong_message",
     "stats_message",
     "welcome_message",
 ]
@@ -126,8 +128,15 @@ class ControlRequest(Message):
 
 
 @dataclass(frozen=True)
+class Ping(Message):
+    """Somebody acts in the page, and has heard nothing for a while."""
+
+
+@dataclass(frozen=True)
 class Bye(Message):
-    """The page goes away."""
+    """The page goes away; or, ``unseen``, it goes on but shows the canvas nowhere any more."""
+
+    unseen: bool
 
 
 def _text(content: Mapping[str, Any], key: str, default: str | None = None) -> str:
@@ -208,7 +217,7 @@ def parse_message(content: object) -> Message | None:
     if not isinstance(content, Mapping):
         raise ProtocolError("a message must be an object")
     kind = _text(content, "type")
-    if kind not in ("hello", "visibility", "ack", "decoder", "road", "event", "control", "bye"):
+    if kind not in ("hello", "visibility", "ack", "decoder", "road", "event", "control", "ping", "bye"):
         return None
     base = (_text(content, "view"), _whole(content, "epoch"), _whole(content, "seq"))
     if kind == "hello":
@@ -259,7 +268,9 @@ def parse_message(content: object) -> Message | None:
         return Event(*base, event=event)
     if kind == "control":
         return ControlRequest(*base)
-    return Bye(*base)
+    if kind == "ping":
+        return Ping(*base)
+    return Bye(*base, unseen=_truth(content, "unseen", False))
 
 
 _EVENT_FIELDS: dict[str, tuple[str, ...]] = {
@@ -356,6 +367,11 @@ def control_message(view: str) -> dict[str, Any]:
 def again_message(view: str) -> dict[str, Any]:
     """Asks a page that is not known (any more) to say hello."""
     return {"type": "again", "view": view}
+
+
+def pong_message(view: str) -> dict[str, Any]:
+    """The answer to a ping: the kernel handles messages."""
+    return {"type": "pong", "view": view}
 
 
 def frame_message(

@@ -118,8 +118,7 @@ def test_the_port_closes_with_the_last_canvas(shared_notebook):
         wait_road(opened.canvas(index), "websocket")
     opened.kernel.run("port = a._rfb_roads._road.port\nassert b._rfb_roads._road.port == port")
     opened.kernel.run("a.close()")
-    opened.page.locator("canvas.rfb-gpu-canvas").nth(1).wait_for(state="detached")  # JupyterLab takes it away
-    left = opened.canvas(0)
+    left = opened.canvas(1)
     shown = left.frame
     opened.kernel.run("b.parts[2].local.x += 0.1\nb.request_draw()")
     left.wait_frame(after=shown)

@@ -83,8 +83,8 @@ def wait_for(page, condition):
     page.wait_for_function(condition, timeout=harness.ACTION_SECONDS * 1000)
 
 
-DIMMED = "() => document.querySelector('.rfb-gpu-closed')"
-BRIGHT = "() => !document.querySelector('.rfb-gpu-closed')"
+DIMMED = "() => document.querySelector('.rfb-gpu-dimmed')"
+BRIGHT = "() => !document.querySelector('.rfb-gpu-dimmed')"
 
 
 @pytest.fixture(scope="module")

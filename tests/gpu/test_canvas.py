@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import gc
 import io
@@ -24,6 +25,7 @@ from rendercanvas.base import BaseRenderCanvas
 import rfb_gpu
 from rfb_gpu import EncodedFrame, JpegEncoder, PngEncoder, RenderCanvas
 from rfb_gpu.codecs import CpuEncoder, cpu
+from rfb_gpu.snapshot import fit_png
 from tests.gpu.helpers import psnr
 
 
@@ -980,7 +982,7 @@ def test_force_draw_sends_without_the_loop(run):
 
 def test_snapshot_leaves_the_size_of_a_live_canvas_alone(run, monkeypatch):
     shown = []
-    monkeypatch.setattr("IPython.display.display", shown.append)
+    monkeypatch.setattr("IPython.display.display", lambda data, **options: shown.append((data, options)))
 
     async def test(canvas):
         Scene(canvas)
@@ -994,11 +996,26 @@ def test_snapshot_leaves_the_size_of_a_live_canvas_alone(run, monkeypatch):
         assert canvas.get_physical_size() == (200, 100)
 
     run(test)
-    assert len(shown) == 2
-    html = shown[0].data
-    assert 'src="data:image/png;base64,' in html
-    assert "width:120.0px" in html
-    assert 'alt="a &lt;cube&gt;"' in html
+    for (data, options), size in zip(shown, [(240, 180), (200, 100)], strict=True):
+        assert Image.open(io.BytesIO(base64.b64decode(data["image/png"]))).size == size
+        assert options["raw"] is True
+    assert shown[0][0]["text/plain"] == "a <cube>"
+    assert shown[0][1]["metadata"]["image/png"] == {"width": 120, "height": 90}
+
+
+def test_a_snapshot_larger_than_asked_for_has_fewer_pixels_of_the_same_picture():
+    noise = np.random.default_rng(0).integers(0, 255, (60, 90, 3), np.uint8)
+    picture = np.kron(noise, np.ones((5, 5, 1), np.uint8))
+    picture[::2, ::2, 0] ^= 1  # or it would compress well
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, "PNG")
+    png = file.getvalue()
+    assert fit_png(png, len(png)) is png
+    small = fit_png(png, 8000)
+    assert 4000 < len(small) <= 8000
+    image = Image.open(io.BytesIO(small))
+    assert image.width / image.height == pytest.approx(1.5, abs=0.03)
+    assert psnr(np.asarray(image.resize((450, 300))), picture) > 9, "noise of its own would have 7.7"
 
 
 def test_events_reach_the_program_as_rendercanvas_has_them(run):
@@ -1382,14 +1399,19 @@ def test_many_hellos_bring_one_picture(run):
     run(test)
 
 
-def test_canvases_that_are_closed_are_collected_with_their_threads():
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_canvases_that_no_page_shows_are_collected_with_their_threads(is_closed):
     async def one(encoder):
         canvas = RenderCanvas(size=(60, 40), encoder=encoder)
         Scene(canvas)
         page = Page(canvas)
         page.open()
         await page.wait_final()
-        canvas.close()
+        if is_closed:
+            canvas.close()
+            assert canvas.comm is not None, "the page still shows the last picture"
+        page.send(type="bye", unseen=True)
+        await asyncio.sleep(0.01)
         return weakref.ref(canvas)
 
     def encoding_threads():

@@ -283,6 +283,7 @@ async def test_a_page_gets_the_traits_the_picture_and_what_is_for_all(canvas, ap
     canvas.close()
     await page.until(lambda: page.code)
     assert page.code == 1000 and page.messages[-1] == {"type": "closed"}
+    assert canvas.comm is None, "no page needs the widget any more"
     late = await Page(app).knock()
     await late.until(lambda: late.code)
     assert late.code == 1000 and late.heard("closed")
