@@ -146,6 +146,8 @@ class StreamingCanvas(BaseRenderCanvas):
     _title: str
     _decoder: str
     _show_stats: bool
+    _capture_wheel: bool
+    _max_pixel_ratio: float
 
     # ----- life
 
@@ -163,6 +165,8 @@ class StreamingCanvas(BaseRenderCanvas):
         max_buffered_frames: int | None = None,
         live: bool = False,
         transport: str = "auto",
+        capture_wheel: bool = False,
+        max_pixel_ratio: float | None = None,
         **kwargs: Any,
     ) -> None:
         floor, ceiling = _check_quality_range(quality)
@@ -192,6 +196,12 @@ class StreamingCanvas(BaseRenderCanvas):
             )
         if not isinstance(live, bool):
             raise TypeError(f"live must be True or False, not {live!r}")
+        if max_pixel_ratio is not None and not (
+            isinstance(max_pixel_ratio, (int, float)) and 0 < max_pixel_ratio < math.inf  # type: ignore[redundant-expr]
+        ):
+            raise ValueError(f"max_pixel_ratio must be a positive number or None, not {max_pixel_ratio!r}")
+        if not isinstance(capture_wheel, bool):
+            raise TypeError(f"capture_wheel must be True or False, not {capture_wheel!r}")
         for name in kwargs:
             if name not in _BASE_ARGUMENTS and not self._rfb_is_trait(name):
                 raise TypeError(f"{type(self).__name__}() has no argument {name!r}")
@@ -207,6 +217,8 @@ class StreamingCanvas(BaseRenderCanvas):
 
         self._is_closed = False
         self._decoder = decoder
+        self._capture_wheel = capture_wheel
+        self._max_pixel_ratio = max_pixel_ratio or 0.0
         self._rfb_encoder_preference = encoder
         self._rfb_has_alpha = alpha == "premultiplied"
         self._rfb_codec = codec

@@ -1,6 +1,6 @@
 """A picture as a cell's output: what notebooks show once they are saved and have no kernel, on GitHub or made into a page.
 
-It is of the type image/png, which all of them show. An ``<img>`` in HTML would be left out where outputs are not trusted.
+It is of the type image/png, which all of them show, with a text in its metadata. Of HTML each lets through what it likes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def fit_png(png: bytes, max_bytes: int) -> bytes:
             max_bytes // 1000,
         )
         return png
-    whole = Image.open(io.BytesIO(png)).convert("RGB")
+    image = Image.open(io.BytesIO(png))
+    whole = image.convert("RGBA" if image.has_transparency_data else "RGB")
     factor = 1.0
     while len(png) > max_bytes and factor * min(whole.size) > 2:
         factor *= _MARGIN * (max_bytes / len(png)) ** 0.5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import anywidget
-from traitlets import Bool, Unicode
+from traitlets import Bool, Float, Unicode
 
 from . import lifetime
 from .canvas import StreamingCanvas
@@ -36,6 +36,8 @@ class PageWidget(anywidget.AnyWidget):
     _cursor = Unicode("default").tag(sync=True)
     _decoder = Unicode("auto").tag(sync=True)
     _show_stats = Bool(False).tag(sync=True)
+    _capture_wheel = Bool(False).tag(sync=True)
+    _max_pixel_ratio = Float(0.0).tag(sync=True)  # 0: none
 
 
 class RenderCanvas(StreamingCanvas, PageWidget):
@@ -64,6 +66,9 @@ class RenderCanvas(StreamingCanvas, PageWidget):
         transport: of frames. ``"auto"``: a websocket from the page to this process where it can be had (on this machine, or by
             jupyter-server-proxy), else the notebook's own channel; ``"comm"``: that channel alone, and no port is opened;
             ``"websocket"``: as auto, and pages that cannot have one say so. The port is of 127.0.0.1 only, and takes a secret.
+        capture_wheel: whether the wheel is always the canvas's. Else it scrolls the page until the canvas is clicked.
+        max_pixel_ratio: pixels per CSS pixel at most, for a display that has more: each is then shown larger. 2 has 44 % of the
+            pixels of a display with 3. None: as many as the display has.
 
     Raises:
         NoAdapterError: pygfx is loaded, and there is no adapter that it could draw with. Without pygfx,

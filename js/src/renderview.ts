@@ -11,6 +11,8 @@ export interface RenderView {
   wrapperElement: HTMLElement | null;
   /** Internal to renderview, null once closed. Used to ask for the size again when only the pixel ratio changed. */
   readonly _resizeObserver: ResizeObserver | null;
+  /** Internal too: what has the focus in place of the view. */
+  readonly _focusElement: HTMLInputElement | null;
   close(): void;
   setCssWidth(cssWidth: string): void;
   setCssHeight(cssHeight: string): void;

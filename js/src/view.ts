@@ -6,6 +6,7 @@ import type { Picture, Presenter } from "./presenter";
 import type { RenderviewEvent } from "./protocol";
 import { BaseRenderView } from "./renderview";
 import { StatsOverlay } from "./stats";
+import { watchFingers } from "./touch";
 
 /** The side of the model that a view sees. */
 export interface ViewOwner {
@@ -27,6 +28,8 @@ export const LOOKS: Readonly<Record<string, (view: CanvasView, value: unknown) =
   _title: (view, value) => view.setTitle(String(value ?? "")),
   _cursor: (view, value) => view.setCursor(String(value ?? "")),
   _show_stats: (view, value) => view.showStats(Boolean(value)),
+  _capture_wheel: (view, value) => view.setCaptureWheel(Boolean(value)),
+  _max_pixel_ratio: (view, value) => view.setMaxPixelRatio(Number(value)),
 };
 
 export class CanvasView extends BaseRenderView {
@@ -45,6 +48,12 @@ export class CanvasView extends BaseRenderView {
   #picture: Picture | null = null;
   #closedBy: "nobody" | "user" | "owner" = "nobody";
   #ratioQuery: MediaQueryList | null = null;
+  /** What screen readers say of it. */
+  #title = "canvas";
+  #capturesWheel = false;
+  #maxRatio = Number.POSITIVE_INFINITY;
+  /** What stands in for the canvas on paper. */
+  #print: HTMLCanvasElement | null = null;
 
   constructor(owner: ViewOwner, container: HTMLElement) {
     const wrapper = document.createElement("div");
@@ -59,6 +68,16 @@ export class CanvasView extends BaseRenderView {
     this.#badge.classList.add("rfb-gpu-badge");
     this.#badge.setAttribute("role", "status");
     screen.appendChild(this.#badge);
+    this.#addFullScreen(wrapper);
+    watchFingers(screen, (event) =>
+      this.onEvent({ ...event, timestamp: performance.now() / 1000 } as RenderviewEvent),
+    );
+    screen.addEventListener("wheel", this.#onWheel, { capture: true, passive: false });
+    for (const type of ["pointerdown", "pointermove"] as const) {
+      screen.addEventListener(type, this.#onPointer, { capture: true });
+    }
+    window.addEventListener("beforeprint", this.#onBeforePrint);
+    window.addEventListener("afterprint", this.#onAfterPrint);
     this.#watchRatio();
   }
 
@@ -70,6 +89,8 @@ export class CanvasView extends BaseRenderView {
       // until the new one has its picture.
       canvas = document.createElement("canvas");
       canvas.classList.add("rfb-gpu-canvas");
+      canvas.setAttribute("role", "img");
+      canvas.ariaLabel = this.#title;
     }
     if (canvas.width !== picture.width || canvas.height !== picture.height) {
       canvas.width = picture.width;
@@ -124,6 +145,25 @@ export class CanvasView extends BaseRenderView {
     }
   }
 
+  override setTitle(title: string): void {
+    super.setTitle(title);
+    this.#title = title || "canvas";
+    if (this.#canvas) {
+      this.#canvas.ariaLabel = this.#title;
+    }
+  }
+
+  /** Whether the wheel is the canvas's although the canvas has no focus; else it then scrolls the page. */
+  setCaptureWheel(captures: boolean): void {
+    this.#capturesWheel = captures;
+  }
+
+  /** Pixels per CSS pixel, at most; a display that has more shows each larger. 0: as many as it has. */
+  setMaxPixelRatio(ratio: number): void {
+    this.#maxRatio = ratio > 0 ? ratio : Number.POSITIVE_INFINITY;
+    this.#askSize();
+  }
+
   /** Takes the view out of the page. Not the user's doing: see close(). */
   dispose(): void {
     if (this.#closedBy === "nobody") {
@@ -138,6 +178,8 @@ export class CanvasView extends BaseRenderView {
       this.#closedBy = "user";
     }
     this.#ratioQuery?.removeEventListener("change", this.#onRatio);
+    window.removeEventListener("beforeprint", this.#onBeforePrint);
+    window.removeEventListener("afterprint", this.#onAfterPrint);
     const wrapper = this.wrapperElement;
     super.close();
     wrapper?.remove();
@@ -158,11 +200,11 @@ export class CanvasView extends BaseRenderView {
         this.#owner.onViewClosed(this, this.#closedBy === "user");
         break;
       case "resize":
-        this.resize = event;
+        this.resize = this.#capped(event);
         if (!this.#leads) {
           this.#layOutAgain();
         }
-        this.#owner.onViewEvent(this, event);
+        this.#owner.onViewEvent(this, this.resize);
         break;
       default:
         // The base class still fires throttled moves shortly after it was closed.
@@ -181,8 +223,11 @@ export class CanvasView extends BaseRenderView {
     const contain = !this.#leads && !this.#hasSizeOf(picture);
     canvas.classList.toggle("rfb-gpu-stretch", stretch);
     canvas.classList.toggle("rfb-gpu-contain", contain);
-    canvas.classList.toggle("rfb-gpu-smooth", picture.scale > 1 || (contain && !stretch));
-    const pixel = picture.scale / window.devicePixelRatio;
+    canvas.classList.toggle(
+      "rfb-gpu-smooth",
+      picture.scale > 1 || (contain && !stretch) || this.#ratio < window.devicePixelRatio,
+    );
+    const pixel = picture.scale / this.#ratio;
     canvas.style.width = stretch || contain ? "" : `${picture.width * pixel}px`;
     canvas.style.height = stretch || contain ? "" : `${picture.height * pixel}px`;
   }
@@ -209,8 +254,106 @@ export class CanvasView extends BaseRenderView {
   readonly #onRatio = (): void => {
     this.#watchRatio();
     this.#layOutAgain();
+    this.#askSize();
+  };
+
+  get #ratio(): number {
+    return Math.min(window.devicePixelRatio, this.#maxRatio);
+  }
+
+  #capped(event: RenderviewEvent): RenderviewEvent {
+    const ratio = this.#ratio;
+    if (ratio === window.devicePixelRatio) {
+      return event;
+    }
+    const pixels = (side = 0) => Math.max(Math.round(side * ratio), 1);
+    return { ...event, pwidth: pixels(event.width), pheight: pixels(event.height), ratio };
+  }
+
+  #askSize(): void {
     // To observe anew is to be told the size anew.
     this._resizeObserver?.unobserve(this.#screen);
     this._resizeObserver?.observe(this.#screen);
+  }
+
+  /** With Shift, the right button opens the browser's own menu, which can save and copy the picture. */
+  readonly #onPointer = (event: PointerEvent): void => {
+    this.#screen.classList.toggle("rfb-gpu-menu", event.shiftKey && event.button === 2);
+  };
+
+  // ----- the wheel without focus
+
+  readonly #onWheel = (event: WheelEvent): void => {
+    if (!this.#capturesWheel || event.altKey || document.activeElement === this._focusElement) {
+      return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+    const scale = [1 / window.devicePixelRatio, 16, 600][event.deltaMode] ?? 1; // as in the base class
+    const modifiers = Object.entries({
+      Alt: event.altKey,
+      Control: event.ctrlKey,
+      Meta: event.metaKey,
+      Shift: event.shiftKey,
+    });
+    this.onEvent({
+      type: "wheel",
+      x: event.offsetX,
+      y: event.offsetY,
+      dx: event.deltaX * scale,
+      dy: event.deltaY * scale,
+      buttons: [],
+      modifiers: modifiers.filter(([, isDown]) => isDown).map(([name]) => name),
+      timestamp: performance.now() / 1000,
+    });
+  };
+
+  // ----- full screen
+
+  #addFullScreen(wrapper: HTMLElement): void {
+    const button = document.createElement("span");
+    button.classList.add("renderview-button", "rfb-gpu-full-screen-button");
+    button.title = "Full screen (Alt+Enter)";
+    button.addEventListener("click", () => this.#toggleFullScreen(wrapper));
+    wrapper.querySelector(".renderview-minimize-button")?.before(button);
+    const focus = this._focusElement;
+    const home = focus?.parentElement;
+    focus?.addEventListener("keydown", (event) => {
+      if (event.altKey && event.key === "Enter" && !event.repeat) {
+        event.preventDefault();
+        this.#toggleFullScreen(wrapper);
+      }
+    });
+    wrapper.addEventListener("fullscreenchange", () => {
+      // What is not in the full screen has no keys there.
+      if (focus && this._focusElement) {
+        (wrapper.matches(":fullscreen") ? wrapper : home)?.appendChild(focus);
+        focus.focus({ preventScroll: true });
+      }
+    });
+  }
+
+  #toggleFullScreen(wrapper: HTMLElement): void {
+    const isFull = wrapper.matches(":fullscreen");
+    // A host may forbid it in its frames; then nothing happens.
+    (isFull ? document.exitFullscreen() : wrapper.requestFullscreen()).catch(() => {});
+  }
+
+  // ----- paper, on which browsers leave a canvas of WebGPU white
+
+  readonly #onBeforePrint = (): void => {
+    const canvas = this.#canvas;
+    if (canvas) {
+      this.#drawnBy?.draw(canvas);
+      const copy = canvas.cloneNode() as HTMLCanvasElement;
+      copy.getContext("2d")?.drawImage(canvas, 0, 0);
+      canvas.after(copy);
+      this.#print = copy;
+    }
+  };
+
+  readonly #onAfterPrint = (): void => {
+    this.#print?.remove();
+    this.#print = null;
   };
 }

@@ -1399,6 +1399,22 @@ def test_many_hellos_bring_one_picture(run):
     run(test)
 
 
+def test_who_asks_for_a_sign_of_life_gets_one_and_of_a_closed_canvas_its_end(run):
+    async def test(canvas):
+        page = Page(canvas)
+        page.open()
+        page.send(type="ping")
+        await asyncio.sleep(0.05)
+        assert {"type": "pong", "view": "a"} in page.messages
+        canvas.close()
+        page.messages.clear()
+        page.hello()
+        await asyncio.sleep(0.05)
+        assert page.messages == [{"type": "closed"}]
+
+    run(test)
+
+
 @pytest.mark.parametrize("is_closed", [True, False])
 def test_canvases_that_no_page_shows_are_collected_with_their_threads(is_closed):
     async def one(encoder):
