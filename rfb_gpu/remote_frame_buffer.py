@@ -39,6 +39,7 @@ if tuple(jupyter_rfb.version_info[:2]) != (1, 0):
 __all__ = ["RemoteFrameBuffer"]
 
 _CANVAS_ARGUMENTS = (
+    "alpha",
     "codec",
     "subsampling",
     "latency_budget",
@@ -64,7 +65,7 @@ class RemoteFrameBuffer(PageWidget, jupyter_rfb.RemoteFrameBuffer):
     * *quality*: the best of JPEG frames, default 80; a thin link gets less, down to 30. 100: every frame is a PNG.
     * *max_buffered_frames*: how many frames a page may have unacknowledged; default None: as many as it turns out to need.
 
-    Arguments: traits by their names, and of :class:`.RenderCanvas` codec, subsampling, latency_budget, encoder, decoder,
+    Arguments: traits by their names, and of :class:`.RenderCanvas` alpha, codec, subsampling, latency_budget, encoder, decoder,
     lossless_delay and transport.
 
     Raises:

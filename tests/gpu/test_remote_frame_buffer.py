@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 import weakref
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import jupyter_rfb
 import numpy as np
 import pytest
 import wgpu
+from PIL import Image
 from traitlets import TraitError
 
 from rfb_gpu import RemoteFrameBuffer
@@ -23,6 +25,8 @@ from rfb_gpu.codecs import CpuEncoder
 from rfb_gpu.diagnostics import BUNDLE, report
 from tests.gpu.helpers import image_of, psnr, texture_of
 from tests.gpu.helpers import picture as make_picture
+from tests.gpu.test_alpha import premultiplied
+from tests.gpu.test_alpha import scene as translucent
 from tests.gpu.test_canvas import Page, picture
 
 DOWN = {"type": "pointer_down", "button": 1, "buttons": [1], "modifiers": ["Shift"], "ntouches": 0}
@@ -229,6 +233,26 @@ def test_a_texture_never_leaves_the_gpu(device, monkeypatch, format):
         assert image_of(device, widget.frame).any(), "the texture stays the program's"
 
     show(lambda: Frames(encoder="gpu"), test)
+
+
+@pytest.mark.parametrize("kind", ["array", "texture"])
+def test_frames_with_alpha(device, kind):
+    image = translucent(120, 90)
+
+    def make():
+        widget = Frames(alpha="premultiplied", encoder="gpu")
+        widget.frame = image if kind == "array" else texture_of(device, image)
+        return widget
+
+    async def test(_widget, page):
+        await page.wait(lambda: bool(page.frames) and page.frames[-1][0]["final"])
+        (lossy, file), (final, png) = page.frames[0], page.frames[-1]
+        assert 0 < lossy["alpha"] < len(file)
+        assert final["alpha"] == 0
+        shown = np.asarray(Image.open(io.BytesIO(bytes(png))))
+        assert (premultiplied(shown) == image).all()
+
+    show(make, test)
 
 
 def test_what_cannot_be_shown_is_told_on_the_canvas_and_to_who_pushes_it(device):
