@@ -12,6 +12,7 @@ What kernels draw comes slowly on a software adapter: keep canvases at or below 
 
 from __future__ import annotations
 
+import abc
 import concurrent.futures
 import contextlib
 import dataclasses
@@ -220,7 +221,7 @@ class KernelError(AssertionError):
     """Code that a test ran in the kernel raised; the message is the kernel's traceback."""
 
 
-class Kernel:
+class Kernel(abc.ABC):
     """The kernel behind a page, reached beside the page.
 
     The code runs in the notebook's namespace and on its main thread, after whatever runs there. While it runs, the
@@ -266,8 +267,8 @@ class Kernel:
             self._page.wait_for_timeout(10)
         return future.result()
 
-    def _execute(self, code: str, timeout: float) -> str:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _execute(self, code: str, timeout: float) -> str: ...
 
 
 class JupyterKernel(Kernel):

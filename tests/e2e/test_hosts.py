@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from tests.e2e import harness
-from tests.e2e.hosts import HOSTS, MarimoEdit, VSCode
+from tests.e2e.hosts import HOSTS, MarimoEdit
 from tests.e2e.test_canvas import assert_knot_is_blue, assert_shows
 
 QUICKSTART = harness.REPOSITORY / "notebooks" / "quickstart.ipynb"
@@ -171,9 +171,8 @@ def test_frames_never_ran_a_cell_again(host):
     assert host.kernel.value("runs") == ["a", "b"]
 
 
+@pytest.mark.parametrize("open_host", ["VS Code"], indirect=True)
 def test_vscodes_policy_forbids_nothing_that_we_need(host):
-    if not isinstance(host, VSCode):
-        pytest.skip("VS Code's")
     assert "over the comm" in host.kernel.value("b.describe()")
     forbidden = {what.split()[0] for what in host.violations()}
     # The websocket; one of the three ways to the browser's decoder, which race; the icons of other widgets.
