@@ -9,6 +9,9 @@ for ``--seconds``. ``--repeat`` goes round all cases of a size again, so that a 
 * ``gap95``: 95th percentile of the time between two of them, ms.
 * ``trip``, ``encode``: means of ``canvas.get_stats()``: round trip and encoding, ms. ``trip50``, ``trip95``: percentiles of the
   time from sending a frame until the kernel hears that it was shown, ms; ours only, and only while both go over the comm.
+* ``shown50``, ``shown95``: percentiles of the time from the beginning of a draw until the page gives its picture to the screen, ms,
+  by the one clock of a machine that runs kernel and page. Of the peers ``shown50`` is a sum of means: draw, encoding, and the
+  ``delivery`` of their ``get_stats()``, which compares the same two clocks.
 * ``held50``, ``held95``: how late a task comes that wants to run every 5 ms on the kernel's event loop, ms. Where a backend draws
   on several threads, that is the loop that is held most.
 * ``draw``: median time in the draw function, ms. ``cpu``: the kernel process's CPU time per second.
@@ -98,6 +101,7 @@ class Probe:
         self._sent: list[float] = []
         self._in_flight: dict[int, float] = {}
         self._trips: list[float] = []
+        self._draw_began: dict[int, float] = {}  # of our frames, by number; ms since 1970
         self._began = self._cpu_began = 0.0
         self._count_bytes()
         self._watch_loop()
@@ -106,7 +110,7 @@ class Probe:
     def start(self) -> None:
         """Begins to measure."""
         self.canvas.reset_stats()
-        for samples in (self._draws, self._sent, self._trips, *self._late.values()):
+        for samples in (self._draws, self._sent, self._trips, self._draw_began, *self._late.values()):
             samples.clear()
         self._began, self._cpu_began = time.perf_counter(), time.process_time()
 
@@ -135,6 +139,7 @@ class Probe:
             kernel_adapter=self._adapter(),
             canvas=getattr(self.canvas, "describe", lambda: "")(),
             stations=self._stations(),
+            draw_began=self._draw_began,
         )
 
     def fit(self) -> None:
@@ -171,9 +176,12 @@ class Probe:
         send_ours = getattr(self.canvas, "_rfb_send", None)
         if send_ours is not None:  # by whichever road
 
-            def counting(frame: Any, *rest: Any, **named: Any) -> None:
+            def counting(frame: Any, *rest: Any, began: float | None = None, **named: Any) -> None:
                 self._sent.append(len(frame))
-                send_ours(frame, *rest, **named)
+                if began is not None:
+                    since = time.perf_counter() - began
+                    self._draw_began[self.canvas._rfb_frame_id] = 1000 * (time.time() - since)
+                send_ours(frame, *rest, began=began, **named)
 
             self.canvas._rfb_send = counting
             return
@@ -254,11 +262,14 @@ PAGE_SCRIPT = """
 globalThis.benchmark = (() => {
   const SHOWN = '%(shown)s';
   let times = [];
+  let ours = [];  // number of each of our frames, and when it was shown, ms since 1970
   let waiting = null;
   new MutationObserver(records => {
     for (const { target } of records) {
       if (target.matches(SHOWN)) {
-        times.push(performance.now());
+        const now = performance.now();
+        times.push(now);
+        if (target.dataset.rfbFrame) ours.push([target.dataset.rfbFrame, performance.timeOrigin + now]);
         // Still in the task that drew: the texture of a WebGPU canvas is its own until the page is composed.
         waiting?.(target);
         waiting = null;
@@ -331,6 +342,7 @@ globalThis.benchmark = (() => {
     count: () => times.length,
     start() {
       times = [];
+      ours = [];
       this.began = performance.now();
     },
     stop() {
@@ -338,6 +350,7 @@ globalThis.benchmark = (() => {
       return {
         page_seconds: (performance.now() - this.began) / 1000,
         times,
+        ours,
         decoder: element?.dataset.rfbDecoder ?? element?.localName ?? 'none',
         shown_size: element ? [element.naturalWidth ?? element.width, element.naturalHeight ?? element.height] : null,
       };
@@ -523,6 +536,8 @@ async def measure(
         in_page = await page.evaluate("benchmark.stop()")
         result |= await execute(page, "probe.stop()")
         times = in_page.pop("times")
+        draw_began = result.pop("draw_began")
+        shown = [at - draw_began[frame] for frame, at in in_page.pop("ours") if frame in draw_began]
         gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
         result |= in_page
         result |= {
@@ -530,6 +545,11 @@ async def measure(
             "fps": len(times) / in_page["page_seconds"],
             "gap50": percentile(gaps, 50),
             "gap95": percentile(gaps, 95),
+            **(
+                {f"shown{p}": percentile(shown, p) for p in (50, 95)}
+                if shown
+                else {"shown50": result["draw"] + result["encode"] + 1000 * result["stats"]["delivery"]}
+            ),
             "page_adapter": await page.evaluate("benchmark.adapter()"),
         }
         if result["physical_size"] != list(size) or result["shown_size"] != list(size):
@@ -613,8 +633,8 @@ async def run(options: argparse.Namespace, lab: Lab, report: Callable[[dict[str,
 
 COLUMNS = {
     "backend": "", "scene": "", "size": "", "fps": ".1f", "gap95": ".1f", "trip": ".1f", "trip50": ".1f", "trip95": ".1f",
-    "encode": ".2f", "held50": ".2f", "held95": ".1f", "draw": ".1f", "kernel_cpu": ".2f", "kB": ".0f", "rest": ".0f",
-    "decoder": "", "off": ".2f",
+    "shown50": ".1f", "shown95": ".1f", "encode": ".2f", "held50": ".2f", "held95": ".1f", "draw": ".1f", "kernel_cpu": ".2f",
+    "kB": ".0f", "rest": ".0f", "decoder": "", "off": ".2f",
 }  # fmt: skip
 
 
