@@ -33,7 +33,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by their folder, and run the cheap rings first.
 
     The end-to-end ring must be the last: while Playwright's browser is open, an event loop runs in the main thread, and
-    tests that call `asyncio.run` would fail.
+    tests that call `asyncio.run` would fail. For the same reason it has a process of its own where several run tests; most of its
+    time it waits, so the two others run beside it.
     """
     rings = ("unit", "gpu", "e2e")
 
@@ -44,6 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if ring(item) != "unit":
             item.add_marker(ring(item))
+        item.add_marker(pytest.mark.xdist_group("e2e" if ring(item) == "e2e" else "here"))
     items.sort(key=lambda item: rings.index(ring(item)))
 
 
