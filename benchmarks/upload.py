@@ -1,30 +1,41 @@
-"""What feeding a texture costs the thread that draws, and how many bytes a second get through: three tables, for any adapter.
+"""What feeding a texture costs the thread that draws, and how many bytes a second get through: five tables, for any adapter.
 
     python -m benchmarks.upload --json upload.json
     python -m benchmarks.upload --size 960x540 --fps 30        # without a GPU
 
-The first table: a scene with a picture in it is drawn at ``--fps``, without a canvas, and the picture is fed with whole frames
-at the same rate. All ways take turns of ``--frames`` frames, ``--rounds`` times. ``draw`` is the time of one draw on the thread
-that draws, with all that the way asks of this thread (median and 95th percentile, in ms); ``longest`` is the median, over the
-turns, of a turn's longest one; ``frame`` ends when the GPU is through. ``put`` is the time in ``put()`` on the thread that
-calls it. The ways:
+The first three tables: a scene with a picture in it is drawn at ``--fps``, and the picture is fed with whole frames at the same
+rate. All ways take turns of ``--frames`` frames, ``--rounds`` times. ``draw`` is the time of one draw on the thread that draws
+(median and 95th percentile, in ms); ``longest`` is the median, over the turns, of a turn's longest one. ``put`` is the time in
+``put()`` on the thread that calls it. Where, and what counts as the draw:
+
+* *script*: there is no canvas and no event loop. A draw begins with ``flush(wait=False)``, whose time is the draw's, and the script
+  waits for the GPU after each.
+* *canvas*: an ``rfb_gpu.RenderCanvas`` asks for draws, as a user has it, encodes them, and a page acknowledges them at once (there
+  is no browser). The draw is the user's draw function. ``held`` is for how long, a frame, the canvas's event loop was kept from
+  waiting by anything else: by the encoding, which is there without an upload as well, and by the stream. A frame may be recorded
+  and another one before the next draw.
+* *live canvas*: likewise, on a thread of its own.
+
+The ways:
 
 * ``none``: the picture stays.
 * ``set_data``: the peer, pygfx's own: ``texture.set_data(frame)``, which the draw then uploads.
 * ``stream``: a thread calls ``TextureStream.put`` with frames that nobody can write to, and the oldest is dropped where no buffer
-  is free; the draw begins with ``flush(wait=False)``, which is also when buffers come back.
+  is free.
 * ``copied``: likewise with frames that may change at once, so that ``put()`` copies them.
 * ``4 streams``, ``16 streams``: the frame in so many parts, each a texture with a stream of its own.
 
-The second table: uploads one after the other, as fast as they go, until the GPU has the last one. ``ms`` is that of one, median
+The fourth table: uploads one after the other, as fast as they go, until the GPU has the last one. ``ms`` is that of one, median
 of the rounds; ``of write_buffer`` is the throughput as a part of what ``queue.write_buffer`` and an empty submission have with the
-same bytes. Streams fill two layers by turns, or else they would skip what is overwritten before it is shown. The third: from
+same bytes. Streams fill two layers by turns, or else they would skip what is overwritten before it is shown. The fifth: from
 ``put()`` until the upload is recorded, for arrays that lie differently in memory.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import itertools
 import json
 import statistics
 import threading
@@ -40,7 +51,8 @@ from numpy.typing import NDArray
 from pygfx.renderers.wgpu import get_shared
 
 from benchmarks.scenes import make_renderer, make_scene
-from rfb_gpu import TextureStream
+from rfb_gpu import RenderCanvas, TextureStream
+from rfb_gpu.flow import PROTOCOL_VERSION
 
 Array = NDArray[np.uint8]
 USAGE = wgpu.TextureUsage.COPY_DST | wgpu.TextureUsage.TEXTURE_BINDING
@@ -81,10 +93,15 @@ class Way:
 
     def __init__(self, frames: list[Array]) -> None:
         self.frames = frames
-        self.samples: dict[str, list[float]] = {"draw": [], "frame": [], "put": []}
-        self.longest: list[float] = []
-        self.shown = 0
+        self.forget()
         self.textures = self.make_textures()
+
+    def forget(self) -> None:
+        """Begins to measure."""
+        self.samples: dict[str, list[float]] = {"draw": [], "held": [], "put": []}
+        self.longest: list[float] = []
+        self.seconds = 0.0
+        self.draws = self.recorded = 0
 
     def make_textures(self) -> list[gfx.Texture]:
         """Those that the picture is made of, from top to bottom."""
@@ -107,20 +124,29 @@ class SetData(Way):
 
     def before_draw(self, number: int) -> None:
         self.textures[0].set_data(self.frames[number % len(self.frames)])
-        self.shown += 1
+        self.recorded += 1
 
 
 class Streamed(Way):
     """Ours."""
 
     def __init__(
-        self, frames: list[Array], buffers: int = 3, *, parts: int = 1, copied: bool = False
+        self,
+        frames: list[Array],
+        canvas: RenderCanvas | None,
+        buffers: int = 2,
+        *,
+        parts: int = 1,
+        copied: bool = False,
     ) -> None:
         self.name = f"{parts} streams" if parts > 1 else f"stream, buffers={buffers}"
         self.name += ", copied" if copied else ""
         self.parts = parts
         super().__init__(frames)
-        self.streams = [TextureStream(texture, buffers, policy="drop_oldest") for texture in self.textures]
+        self.has_loop = canvas is not None
+        self.streams = [
+            TextureStream(texture, buffers, canvas=canvas, policy="drop_oldest") for texture in self.textures
+        ]
         self.sources = [np.array_split(np.array(frame) if copied else frame, parts) for frame in frames]
         self.futures: list[Any] = []
 
@@ -129,8 +155,9 @@ class Streamed(Way):
         return [gfx.Texture(dim=2, size=(p.shape[1], p.shape[0]), format="4xu1") for p in parts]
 
     def before_draw(self, number: int) -> None:
-        for stream in self.streams:
-            stream.flush(wait=False)
+        if not self.has_loop:
+            for stream in self.streams:
+                stream.flush(wait=False)
 
     def put(self, number: int) -> None:
         source = self.sources[number % len(self.sources)]
@@ -138,22 +165,33 @@ class Streamed(Way):
         futures[-1].add_done_callback(self._count)
 
     def _count(self, future: Any) -> None:
-        self.shown += not future.cancelled()
+        self.recorded += not future.cancelled()
 
     def close(self) -> None:
         for stream in self.streams:
             stream.close()
 
 
-class Drawing:
-    """A torus knot behind the picture."""
+def make_ways(frames: list[Array], canvas: RenderCanvas | None) -> list[Way]:
+    """All of them."""
+    return [
+        Way(frames),
+        SetData(frames),
+        *(Streamed(frames, canvas, buffers) for buffers in (2, 3)),
+        Streamed(frames, canvas, copied=True),
+        *(Streamed(frames, canvas, parts=parts) for parts in (4, 16)),
+    ]
 
-    def __init__(self, gpu: Gpu, ways: list[Way], width: int, height: int) -> None:
-        self.gpu, self.ways = gpu, ways
-        target = gfx.Texture(dim=2, size=(width, height, 1), format="rgba8unorm")
+
+class Drawing:
+    """A torus knot behind the picture, drawn by a script."""
+
+    def __init__(self, gpu: Gpu, frames: list[Array], target: Any) -> None:
+        self.gpu = gpu
+        self.ways = make_ways(frames, target if isinstance(target, RenderCanvas) else None)
         self.renderer = make_renderer(target)
         self.scene, self.camera, self.animate = make_scene("mesh")
-        self.groups = [self.picture(way.textures) for way in ways]
+        self.groups = [self.picture(way.textures) for way in self.ways]
         self.scene.add(*self.groups)
 
     @staticmethod
@@ -170,13 +208,13 @@ class Drawing:
         return group
 
     def turn(self, way: Way, frames: int, fps: float) -> None:
-        """Draws so many frames, and feeds as many."""
+        """Draws so many frames, and feeds the picture meanwhile."""
         for group, other in zip(self.groups, self.ways, strict=True):
             group.visible = other is way
         stop = threading.Event()
 
         def feed() -> None:
-            for number in ticks(fps, frames):
+            for number in ticks(fps):
                 if stop.is_set():
                     return
                 began = time.perf_counter()
@@ -184,59 +222,166 @@ class Drawing:
                 way.samples["put"].append(time.perf_counter() - began)
 
         feeder = threading.Thread(target=feed)
+        began = time.perf_counter()
         feeder.start()
-        draws = []
-        for number in ticks(fps, frames):
-            began = time.perf_counter()
-            way.before_draw(number)
-            self.animate(number / fps)
-            self.renderer.render(self.scene, self.camera)
-            draws.append(time.perf_counter() - began)
-            self.gpu.wait()
-            way.samples["frame"].append(time.perf_counter() - began)
+        draws = self.draw_all(way, frames, fps)
         stop.set()
         feeder.join()
+        way.seconds += time.perf_counter() - began
+        way.draws += len(draws)
         way.samples["draw"] += draws
         way.longest.append(max(draws))
 
+    def draw_all(self, way: Way, frames: int, fps: float) -> list[float]:
+        """Gives the seconds of each draw."""
+        draws = []
+        for number in itertools.islice(ticks(fps), frames):
+            draws.append(self.draw(way, number, fps))
+            self.gpu.wait()
+        return draws
 
-def ticks(fps: float, count: int) -> Iterator[int]:
+    def draw(self, way: Way, number: int, fps: float) -> float:
+        """Seconds."""
+        began = time.perf_counter()
+        way.before_draw(number)
+        self.animate(number / fps)
+        self.renderer.render(self.scene, self.camera)
+        return time.perf_counter() - began
+
+
+class CanvasDrawing(Drawing):
+    """The same, drawn by a canvas when its loop asks for it. Made and used while an event loop runs."""
+
+    def __init__(
+        self, gpu: Gpu, frames: list[Array], size: tuple[int, int], fps: float, *, live: bool
+    ) -> None:
+        self.canvas = RenderCanvas(live=live, update_mode="continuous", max_fps=fps)
+        loop: Any = asyncio.get_running_loop() if not live else self.canvas._rfb_live_loop._native
+        self.idle = Idle(loop._selector)
+        super().__init__(gpu, frames, self.canvas)
+        Page(self.canvas).open(*size)
+
+    async def turn_there(self, way: Way, frames: int, fps: float) -> None:
+        """:meth:`turn`, while this thread runs its loop."""
+        await asyncio.to_thread(self.turn, way, frames, fps)
+
+    def draw_all(self, way: Way, frames: int, fps: float) -> list[float]:
+        draws: list[float] = []
+        done = threading.Event()
+        began, idle = 0.0, 0.0
+
+        def draw() -> None:
+            nonlocal began, idle
+            if not draws:
+                began, idle = time.perf_counter(), self.idle.seconds
+            if len(draws) < frames:
+                draws.append(self.draw(way, len(draws), fps))
+            elif not done.is_set():
+                busy = time.perf_counter() - began - (self.idle.seconds - idle)
+                way.samples["held"].append((busy - sum(draws)) / frames)
+                done.set()
+
+        self.canvas.request_draw(draw)
+        done.wait()
+        return draws
+
+
+class Idle:
+    """Counts the seconds for which an event loop has nothing to do."""
+
+    def __init__(self, selector: Any) -> None:
+        self.seconds = 0.0
+        select = selector.select
+
+        def count(timeout: float | None = None) -> Any:
+            began = time.perf_counter()
+            events = select(timeout)
+            self.seconds += time.perf_counter() - began
+            return events
+
+        selector.select = count
+
+
+class Page:
+    """Looks at a canvas and acknowledges each frame at once."""
+
+    def __init__(self, canvas: RenderCanvas) -> None:
+        self.canvas, self.numbers = canvas, itertools.count()
+        send = canvas.send
+
+        def receive(message: dict[str, Any], buffers: Any = None) -> None:
+            send(message, buffers)
+            if message["type"] == "frame":
+                self.say(type="ack", frame=message["id"], received=1, shown=1)
+
+        canvas.send = receive
+
+    def open(self, width: int, height: int) -> None:
+        """Begins to look."""
+        self.say(type="hello", version=PROTOCOL_VERSION, dpr=1.0, capabilities={})
+        size = {"width": width, "height": height, "pwidth": width, "pheight": height, "ratio": 1}
+        self.say(type="event", event={"type": "resize", "timestamp": 0.0, **size})
+        self.say(type="visibility", visible=True)
+
+    def say(self, **message: Any) -> None:
+        """In order."""
+        self.canvas._handle_custom_msg({"view": "page", "epoch": 1, "seq": next(self.numbers), **message}, [])
+
+
+def ticks(fps: float) -> Iterator[int]:
     """Numbers, each when it is time for it; behind time, at once, without catching up."""
     due = time.perf_counter()
-    for number in range(count):
+    for number in itertools.count():
         time.sleep(max(due - time.perf_counter(), 0))
         yield number
         due = max(due + 1 / fps, time.perf_counter())
 
 
-def measure_drawing(gpu: Gpu, options: argparse.Namespace) -> list[dict[str, Any]]:
+def measure_script(gpu: Gpu, options: argparse.Namespace) -> list[dict[str, Any]]:
     """The first table's rows."""
-    frames = make_frames(*options.size)
-    ways = [Way(frames), SetData(frames), *(Streamed(frames, buffers) for buffers in (2, 3))]
-    ways += [Streamed(frames, copied=True), *(Streamed(frames, parts=parts) for parts in (4, 16))]
-    drawing = Drawing(gpu, ways, *options.draw)
+    target = gfx.Texture(dim=2, size=(*options.draw, 1), format="rgba8unorm")
+    drawing = Drawing(gpu, make_frames(*options.size), target)
+    for way, frames in turns(drawing.ways, options):
+        drawing.turn(way, frames, options.fps)
+    return drawing_rows(drawing.ways)
+
+
+async def measure_canvas(gpu: Gpu, options: argparse.Namespace, *, live: bool) -> list[dict[str, Any]]:
+    """The second and third table's rows."""
+    drawing = CanvasDrawing(gpu, make_frames(*options.size), options.draw, options.fps, live=live)
+    for way, frames in turns(drawing.ways, options):
+        await drawing.turn_there(way, frames, options.fps)
+    rows = drawing_rows(drawing.ways)
+    drawing.canvas.close()
+    await asyncio.sleep(0.1)  # for what is under way
+    return rows
+
+
+def turns(ways: list[Way], options: argparse.Namespace) -> Iterator[tuple[Way, int]]:
+    """All ways by turns, with so many frames."""
     for _ in range(2):  # compiles, and makes what is made once
-        for way in ways:
-            drawing.turn(way, 10, options.fps)
+        yield from ((way, 10) for way in ways)
     for way in ways:
-        way.samples = {name: [] for name in way.samples}
-        way.longest, way.shown = [], 0
-    seconds = dict.fromkeys((way.name for way in ways), 0.0)
+        way.forget()
     for _ in range(options.rounds):
-        for way in ways:
-            start = time.perf_counter()
-            drawing.turn(way, options.frames, options.fps)
-            seconds[way.name] += time.perf_counter() - start
-    for way in ways:
-        way.close()
+        yield from ((way, options.frames) for way in ways)
+
+
+def drawing_rows(ways: list[Way]) -> list[dict[str, Any]]:
+    """What was measured."""
     rows = []
     for way in ways:
-        row: dict[str, Any] = {"way": way.name, "shown_per_second": way.shown / seconds[way.name]}
+        way.close()
+        row: dict[str, Any] = {"way": way.name, "longest": 1000 * statistics.median(way.longest)}
+        row |= {
+            "recorded_per_second": way.recorded / way.seconds,
+            "draws_per_second": way.draws / way.seconds,
+        }
         for name, values in way.samples.items():
-            row[name] = 1000 * statistics.median(values)
-            row[f"{name}95"] = 1000 * float(np.percentile(values, 95))
-            row[f"{name}_longest"] = 1000 * max(values)
-        row["longest"] = 1000 * statistics.median(way.longest)
+            if values:
+                row[name] = 1000 * statistics.median(values)
+                row[f"{name}95"] = 1000 * float(np.percentile(values, 95))
+                row[f"{name}_longest"] = 1000 * max(values)
         rows.append(row)
     return rows
 
@@ -302,7 +447,7 @@ class Throughput:
             self.samples.setdefault(name, []).append((time.perf_counter() - began) / count)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Of the second table."""
+        """Of the fourth table."""
         seconds = {name: statistics.median(values) for name, values in self.samples.items()}
         plain = seconds["write_buffer"]
         return [
@@ -387,9 +532,9 @@ def drawing_table(rows: list[dict[str, Any]]) -> str:
         "more than none",
         "longest",
         "of set_data's",
-        "frame, ms",
+        "held, ms",
         "put, ms",
-        "shown/s",
+        "recorded/s, draws/s",
     ]
     lines = []
     for row in rows:
@@ -401,9 +546,9 @@ def drawing_table(rows: list[dict[str, Any]]) -> str:
                 f"{row['draw'] - none['draw']:+.2f}" if row is not none else "",
                 f"{row['longest']:.2f}",
                 f"{row['longest'] / peer['longest']:.2f}",
-                f"{row['frame']:.2f}, {row['frame95']:.2f}",
+                f"{row['held']:.2f}" if "held" in row else "",
                 f"{row['put']:.2f}, {row['put95']:.2f}" if is_ours else "",
-                f"{row['shown_per_second']:.0f}" if row is not none else "",
+                f"{row['recorded_per_second']:.0f}, {row['draws_per_second']:.0f}" if row is not none else "",
             ]
         )
     return table(head, lines)
@@ -461,8 +606,13 @@ def main() -> None:
     info = gpu.device.adapter.info
     facts = {"adapter": dict(info), "wgpu": wgpu.__version__, "pygfx": gfx.__version__}
     print(f"adapter: {info['device']}, wgpu {wgpu.__version__}, pygfx {gfx.__version__}\n")
-    drawing = measure_drawing(gpu, options)
-    print(drawing_table(drawing), end="\n\n")
+    drawing = {
+        "script": measure_script(gpu, options),
+        "canvas": asyncio.run(measure_canvas(gpu, options, live=False)),
+        "live canvas": asyncio.run(measure_canvas(gpu, options, live=True)),
+    }
+    for name, rows in drawing.items():
+        print(f"{name}:\n\n{drawing_table(rows)}", end="\n\n")
     throughput = measure_throughput(gpu, options)
     print(throughput_table(throughput), end="\n\n")
     layouts = measure_layouts(gpu, options)

@@ -20,7 +20,6 @@ import math
 import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -70,9 +69,10 @@ from .flow.protocol import (
     stats_message,
     welcome_message,
 )
-from .flow.stripes import Part, Stripes, outward
+from .flow.stripes import Part
 from .readback import GPUFuture
 from .roads import TRANSPORTS, Roads
+from .sharpener import Sharpener, settings_of
 from .snapshot import as_output, fit_png
 from .stats import Meter, Stats
 from .threads import (
@@ -85,6 +85,7 @@ from .threads import (
     live_group,
 )
 from .transport import Link
+from .wakeup import Wakeup
 
 __all__ = ["StreamingCanvas", "loop"]
 
@@ -97,13 +98,6 @@ DEFAULT_MAX_SIDE = 8192
 MAX_PIXELS = 64 * 2**20
 """A page that asks for more gets less: 64 Mpixel are 256 MiB a texture."""
 DEFAULT_QUALITY = 30, 80
-AGAIN_SHARP_SECONDS = 0.1
-REFINE_SECONDS = 0.5
-"""A lossless frame that takes longer on its way is preceded by one in the best quality, and comes in stripes."""
-STRIPE_SECONDS = 0.1
-"""That a stripe takes on its way, about."""
-MOST_REPEATS = 3
-"""So often a picture's stripes begin again after a page refused one."""
 STATS_SECONDS = 0.5
 """How often the overlay's text is sent, while frames are."""
 COLLECT_SECONDS = 0.1
@@ -225,7 +219,6 @@ class StreamingCanvas(BaseRenderCanvas):
         self._rfb_subsampling = subsampling
         self._rfb_latency_budget = latency_budget
         self._rfb_set_quality(floor, ceiling)
-        self._rfb_lossless_delay = lossless_delay
 
         # Where output of ours belongs: the cell that made the canvas. Callbacks start from other cells' messages.
         self._rfb_context = contextvars.copy_context()
@@ -240,8 +233,7 @@ class StreamingCanvas(BaseRenderCanvas):
         self._rfb_sent_draw = 0  # the newest draw whose frame was sent
         self._rfb_drawn_when = -math.inf
         self._rfb_hears_in_cells = False
-        self._rfb_sharpen_when = 0.0
-        self._rfb_rest = _Wakeup(self._rfb_call_later, self._rfb_rested)
+        self._rfb_sharpener = Sharpener(self, lossless_delay)
 
         self._rfb_views = views
         self._rfb_control = Control(views)
@@ -252,7 +244,7 @@ class StreamingCanvas(BaseRenderCanvas):
         self._rfb_hosts: dict[str, str] = {}
         self._rfb_decoders: dict[str, DecoderReport] = {}
         self._rfb_roads = Roads(transport, self._rfb_on_socket_message, self._rfb_on_socket_lost)
-        self._rfb_wakeup = _Wakeup(self._rfb_call_later, self._rfb_flush)
+        self._rfb_wakeup = Wakeup(self._rfb_call_later, self._rfb_flush)
 
         self._rfb_draw_requested = False
         self._rfb_user_draw: Callable[[], None] | None = super()._draw_frame
@@ -263,18 +255,10 @@ class StreamingCanvas(BaseRenderCanvas):
         self._rfb_draws = 0  # counts what was drawn, which tells newer frames from older ones
         self._rfb_encoding = 0  # how many of them are being encoded
         self._rfb_delivered = 0  # the newest draw whose frame is there
-        self._rfb_changes = 0  # counts the frames that differed from the one before
         self._rfb_last_lossy: EncodedFrame | None = None
-        self._rfb_sharpening = False  # at most one lossless encoding at a time
         self._rfb_unconfirmed: dict[int, None] = {}
         self._rfb_encode_failures = 0
         self._rfb_last_frame: tuple[EncodedFrame, str, bool] | None = None  # frame, fit, final
-        self._rfb_pending_final: EncodedFrame | None = None
-        self._rfb_base: int | None = None  # the last full frame, if all pages have it
-        self._rfb_refining = False
-        self._rfb_stripes: Stripes | None = None
-        self._rfb_repeats = 0
-        self._rfb_pointer_y: float | None = None  # in pixels
         self._rfb_array_encoders: dict[str, CpuEncoder] = {}
         self._rfb_last_array: NDArray[np.uint8] | None = None
         self._rfb_size_is_from_page = False
@@ -442,7 +426,7 @@ class StreamingCanvas(BaseRenderCanvas):
                     turns=message.turns,
                 )
                 self._rfb_count_acks(message, answered)
-                self._rfb_note_stripes(message, answered)
+                self._rfb_sharpener.acknowledged(message, answered)
             case DecoderReport():
                 self._rfb_decoders[message.view] = message
             case RoadReport():
@@ -515,10 +499,8 @@ class StreamingCanvas(BaseRenderCanvas):
         self._rfb_to_greet.discard(view)
         if self._rfb_last_frame is not None and view in self._rfb_views and not self._is_closed:
             self._rfb_send(*self._rfb_last_frame, view=view)
-            if not self._rfb_last_frame[2] and self._rfb_pending_final is None:
-                # It may have had stripes.
-                self._rfb_stripes = None
-                self._rfb_sharpen_if_wanted()
+            if not self._rfb_last_frame[2]:
+                self._rfb_sharpener.begin_again()
 
     def _rfb_complain_of_road(self, view: str) -> None:
         complaint = self._rfb_roads.complaint(view)
@@ -575,7 +557,7 @@ class StreamingCanvas(BaseRenderCanvas):
                 return
             cleaned["time_stamp"] = event.get("timestamp", time.perf_counter())
             if kind.startswith(("pointer_", "wheel")):
-                self._rfb_pointer_y = cleaned["y"] * self.get_pixel_ratio()
+                self._rfb_sharpener.pointer_y = cleaned["y"] * self.get_pixel_ratio()
             self.submit_event(cleaned)
 
     def _rfb_max_side(self) -> int:
@@ -656,7 +638,7 @@ class StreamingCanvas(BaseRenderCanvas):
     def _rfb_choose_encoding(self, now: float) -> None:
         last, rate = self._rfb_last_lossy, self._rfb_views.rate
         if last is not None and last.codec == "jpeg":
-            self._rfb_policy.choose(now, rate, len(last), _settings_of(last))
+            self._rfb_policy.choose(now, rate, len(last), settings_of(last))
         context, choice = self._canvas_context, self._rfb_codec_choice
         if isinstance(context, EncodingContext):
             context.encoding = self._rfb_policy.settings
@@ -671,20 +653,8 @@ class StreamingCanvas(BaseRenderCanvas):
 
     def _rfb_flush(self) -> None:
         """Sends what waits for room, and draws if a draw waits."""
-        now = time.perf_counter()
-        if self._rfb_pending_final is not None and not self._is_closed:
-            if (until := self._rfb_views.awaited_until(now)) is not None:
-                # From the answer it is known how long a lossless frame will take.
-                self._rfb_wakeup.at(until)
-            elif self._rfb_views.seconds_for(len(self._rfb_pending_final)) > REFINE_SECONDS:
-                # In one piece, it would be in the way of the next gesture.
-                self._rfb_begin_stripes(self._rfb_pending_final)
-            elif self._rfb_views.may_send(now):
-                frame, self._rfb_pending_final = self._rfb_pending_final, None
-                self._rfb_deliver(frame, final=True)
-            else:
-                self._rfb_wakeup.at(self._rfb_views.next_deadline(now))
-        self._rfb_send_stripe()
+        if not self._is_closed:
+            self._rfb_sharpener.send()
         self._rfb_maybe_draw()
 
     # ----- frames
@@ -719,7 +689,7 @@ class StreamingCanvas(BaseRenderCanvas):
                 # The same file is the same picture, and pages have it. Different ones differ within their first bytes, so this
                 # costs something only where it saves more.
                 if last is None or not frame.has_file_of(last):
-                    self._rfb_changed()
+                    self._rfb_sharpener.changed()
                     self._rfb_deliver(frame, final=False, began=drawn)
                 else:
                     self._rfb_meter.add("unchanged", began, 1)
@@ -743,91 +713,9 @@ class StreamingCanvas(BaseRenderCanvas):
         if fell_back or self._rfb_encode_failures == 1:
             self.request_draw()
 
-    def _rfb_changed(self) -> None:
-        """The picture is another one: a sharp one of it is made once it rests."""
-        self._rfb_changes += 1
-        self._rfb_pending_final = self._rfb_stripes = None
-        self._rfb_repeats = 0
-        self._rfb_sharpen_if_wanted()
-
-    def _rfb_sharpen_if_wanted(self) -> None:
-        if self._rfb_lossless_delay is not None and self._rfb_can_be_sharper():
-            self._rfb_sharpen_after(self._rfb_lossless_delay)
-
     def _rfb_can_be_sharper(self) -> bool:
         last = self._rfb_last_lossy
         return not self._rfb_is_lossless and (last is None or last.codec == "jpeg")
-
-    def _rfb_sharpen_after(self, seconds: float) -> None:
-        self._rfb_sharpen_when = time.perf_counter() + seconds
-        self._rfb_rest.at(self._rfb_sharpen_when)
-
-    def _rfb_rested(self) -> None:
-        # One timer for all frames: those that flush() sends in a long cell would leave one each.
-        if time.perf_counter() < self._rfb_sharpen_when:
-            self._rfb_rest.at(self._rfb_sharpen_when)
-        else:
-            self._rfb_sharpen()
-
-    def _rfb_sharpen(self) -> None:
-        """Encodes the last frame once more, without loss, and sends it if nothing has changed meanwhile."""
-        if self._is_closed or self._rfb_sharpening or not self._rfb_can_be_sharper():
-            return  # an encoding under way comes back here when it is through
-        if self._rfb_draw_requested and not self._rfb_has_room(time.perf_counter()):
-            # Not at rest: only the link is slow.
-            self._rfb_sharpen_after(AGAIN_SHARP_SECONDS)
-            return
-        change = self._rfb_changes
-        future = self._rfb_encode_lossless()
-        if future is None:
-            return
-        self._rfb_sharpening = True
-
-        def deliver(future: GPUFuture[EncodedFrame]) -> None:
-            self._rfb_sharpening = False
-            if self._is_closed:
-                return
-            error = future.exception()
-            if error is not None:
-                self._rfb_sharpening_failed(error)
-            elif change == self._rfb_changes:
-                self._rfb_pending_final = final = future.result()
-                if self._rfb_codec_choice is not None and (last := self._rfb_last_lossy) is not None:
-                    best = self._rfb_policy.best
-                    self._rfb_codec_choice.compared(len(final), len(last), _settings_of(last), best)
-                self._rfb_refine(change)
-                self._rfb_flush()
-            elif self._rfb_lossless_delay is not None:
-                self._rfb_sharpen_after(self._rfb_lossless_delay)
-
-        future.add_done_callback(deliver)
-
-    def _rfb_sharpening_failed(self, error: BaseException) -> None:
-        context = self._canvas_context
-        if isinstance(context, EncodingContext) and context.lossless_fall_back(error):
-            self._rfb_sharpen_after(AGAIN_SHARP_SECONDS)
-        else:
-            logger.error("the sharp frame could not be encoded", exc_info=error)
-
-    def _rfb_refine(self, change: int) -> None:
-        """Sends the picture in the best quality first where the lossless one will take long."""
-        last, final, best = self._rfb_last_lossy, self._rfb_pending_final, self._rfb_policy.best
-        if last is None or final is None or _settings_of(last) == best:
-            return
-        if self._rfb_views.seconds_for(len(final)) <= REFINE_SECONDS:
-            return
-        future = self._rfb_encode_again(best)
-        if future is None:
-            return
-        self._rfb_refining = True
-
-        def deliver(future: GPUFuture[EncodedFrame]) -> None:
-            self._rfb_refining = False
-            if change == self._rfb_changes and not self._is_closed and future.exception() is None:
-                self._rfb_deliver(future.result(), final=False)
-            self._rfb_flush()
-
-        future.add_done_callback(deliver)
 
     def _rfb_encode_again(self, encoding: Settings) -> GPUFuture[EncodedFrame] | None:
         context = self._canvas_context
@@ -849,72 +737,6 @@ class StreamingCanvas(BaseRenderCanvas):
             return self._rfb_array_encoder("png").encode_array(array)
         return None
 
-    # A lossless picture in stripes. They build on the last full frame, which all pages must have.
-
-    def _rfb_begin_stripes(self, whole: EncodedFrame) -> None:
-        if self._rfb_refining or self._rfb_last_frame is None:
-            return  # the finer frame comes first, and back here
-        self._rfb_pending_final = None
-        full, _, _ = self._rfb_last_frame
-        if (full.width, full.height) != (whole.width, whole.height):
-            self._rfb_deliver(whole, final=True)  # no finer frame was to be had
-            return
-        if self._rfb_base is None:
-            self._rfb_deliver(full, final=False)
-        assert self._rfb_base is not None
-        count = self._rfb_views.seconds_for(len(whole)) / STRIPE_SECONDS
-        centre = whole.height / 2 if self._rfb_pointer_y is None else self._rfb_pointer_y
-        self._rfb_stripes = Stripes(self._rfb_base, deque(outward(whole.height, count, centre)))
-
-    def _rfb_send_stripe(self) -> None:
-        """Encodes the next stripe and sends it, if the link has room and nothing is being drawn."""
-        stripes = self._rfb_stripes
-        if (
-            stripes is None
-            or not stripes.waiting
-            or stripes.encoding
-            or self._rfb_encoding
-            or self._is_closed
-        ):
-            return
-        now = time.perf_counter()
-        if not self._rfb_views.may_send(now):
-            self._rfb_wakeup.at(self._rfb_views.next_deadline(now))
-            return
-        part, draws = stripes.next, self._rfb_draws
-        future = self._rfb_encode_lossless(part.y, part.rows)
-        if future is None:
-            return
-        stripes.encoding = True
-
-        def deliver(future: GPUFuture[EncodedFrame]) -> None:
-            stripes.encoding = False
-            if self._is_closed or stripes is not self._rfb_stripes:
-                return
-            error = future.exception()
-            if error is not None:
-                self._rfb_stripes = None
-                self._rfb_sharpening_failed(error)
-            elif (
-                draws == self._rfb_draws
-            ):  # else it may be of another picture; if that turns out to be the same, again
-                self._rfb_deliver(future.result(), final=stripes.done(), part=part)
-                stripes.in_flight.add(self._rfb_frame_id)
-            self._rfb_flush()
-
-        future.add_done_callback(deliver)
-
-    def _rfb_note_stripes(self, ack: Ack, answered: list[tuple[int, float]]) -> None:
-        """Begins again if a page refused a stripe."""
-        stripes = self._rfb_stripes
-        if stripes is None:
-            return
-        ours = stripes.in_flight.intersection(frame for frame, _ in answered)
-        if ours and ack.dropped and self._rfb_repeats < MOST_REPEATS:
-            self._rfb_repeats += 1
-            self._rfb_stripes = self._rfb_base = None
-            self._rfb_sharpen_if_wanted()
-
     def _rfb_deliver(
         self, frame: EncodedFrame, *, final: bool, began: float | None = None, part: Part | None = None
     ) -> None:
@@ -923,7 +745,7 @@ class StreamingCanvas(BaseRenderCanvas):
         self._rfb_frame_id += 1
         if part is None:
             self._rfb_last_frame = (frame, fit, final)
-            self._rfb_base = self._rfb_frame_id
+            self._rfb_sharpener.base = self._rfb_frame_id
         is_lossy = part is None and not final
         if len(self._rfb_views):
             if is_lossy:
@@ -948,7 +770,7 @@ class StreamingCanvas(BaseRenderCanvas):
         part: Part | None = None,
     ) -> None:
         if view is not None:
-            self._rfb_base = None  # for this page it is a frame of another number
+            self._rfb_sharpener.base = None  # for this page it is a frame of another number
         width, height = frame.width, frame.height
         if part is not None and self._rfb_last_frame is not None:
             width, height = self._rfb_last_frame[0].width, self._rfb_last_frame[0].height
@@ -1326,30 +1148,11 @@ class StreamingCanvas(BaseRenderCanvas):
         self._rfb_scheduler.on_cancel_draw()  # it may wait for a draw, and ends when it finds the canvas closed
         for encoder in self._rfb_array_encoders.values():
             encoder.close()
-        self._rfb_last_frame = self._rfb_last_lossy = self._rfb_pending_final = self._rfb_last_array = None
-        self._rfb_stripes = self._rfb_newest_encoding = None
+        self._rfb_last_frame = self._rfb_last_lossy = self._rfb_last_array = self._rfb_newest_encoding = None
+        self._rfb_sharpener.forget()
 
     def _rc_get_closed(self) -> bool:
         return self._is_closed
-
-
-class _Wakeup:
-    """Calls back at a time, at most once for the earliest time asked for."""
-
-    def __init__(self, call_later: Callable[..., None], callback: Callable[[], None]) -> None:
-        self._call_later = call_later
-        self._callback = callback
-        self._when: float | None = None
-
-    def at(self, when: float | None) -> None:
-        if when is not None and (self._when is None or when < self._when):
-            self._when = when
-            self._call_later(when - time.perf_counter(), self._fire, when)
-
-    def _fire(self, when: float) -> None:
-        if when == self._when:
-            self._when = None
-            self._callback()
 
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
@@ -1372,10 +1175,6 @@ def _check_quality_range(quality: object) -> tuple[int, int]:
 
 def _collect() -> None:
     gc.collect()
-
-
-def _settings_of(frame: EncodedFrame) -> Settings:
-    return Settings(frame.quality, frame.subsampling, frame.scale)
 
 
 def _complain_without_adapter() -> None:

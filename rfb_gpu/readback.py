@@ -82,17 +82,6 @@ class GPUFuture(Generic[T]):
             self._advance(number)
         return self.result()
 
-    @property
-    def ready(self) -> bool:
-        """Whether it could go on without waiting, or is done. From any thread."""
-        return self.done() or self._waiting_for is None or _is_over(self._waiting_for)
-
-    def poll(self) -> bool:
-        """Goes on as far as that needs no waiting, with or without an event loop; tells whether it is done."""
-        while not self.done() and self.ready:
-            self._advance(self._waits)
-        return self.done()
-
     def exception(self) -> BaseException | None:
         """The error of a future that is done, or None."""
         return self._error
@@ -181,13 +170,6 @@ def _block(waiting_for: Wait, timeout: float | None) -> None:
     waiter.join(timeout)
     if waiter.is_alive():
         raise TimeoutError(f"the GPU has not answered within {timeout} s")
-
-
-def _is_over(waiting_for: Wait) -> bool:
-    if isinstance(waiting_for, ThreadFuture):
-        return waiting_for.done()
-    # wgpu 0.32 has no public way to ask a promise; where this is another, asking waits.
-    return getattr(waiting_for, "_state", None) != "pending"
 
 
 def _settle(promise: Any) -> None:

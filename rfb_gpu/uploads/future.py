@@ -9,6 +9,7 @@ from collections.abc import Generator
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+import wgpu
 from numpy.typing import NDArray
 
 from .staging import Part, StagingBuffer
@@ -34,7 +35,7 @@ class UploadFuture(Future[None]):
         self._stream = stream
         self._array: NDArray[Any] | None = array
         self._part = part
-        self._at = at
+        self._at = -math.inf if at is None else at
         self._made = time.perf_counter()
         self._staging: StagingBuffer | None = None
         self._stage = "waiting"
@@ -54,7 +55,7 @@ class UploadFuture(Future[None]):
             self.set_exception(error)
 
     def _is_due(self) -> bool:
-        return self._at is None or self._at <= time.perf_counter()
+        return self._at <= time.perf_counter()
 
     def result(self, timeout: float | None = None) -> None:
         """Waits until the upload is recorded; on the thread that draws, it records it.
@@ -92,6 +93,17 @@ class UploadFuture(Future[None]):
             self.add_done_callback(lambda _: loop.call_soon_threadsafe(arrived.set))
             yield from arrived.wait().__await__()
         return super().result()
+
+    def _record(self, commands: Any, texture: wgpu.GPUTexture) -> None:
+        """The copy from its staging buffer."""
+        assert self._staging is not None
+        part = self._part
+        source = {
+            "buffer": self._staging.lend(),
+            "bytes_per_row": part.bytes_per_row(self._stream._texel),
+            "rows_per_image": part.size[1],
+        }
+        commands.copy_buffer_to_texture(source, {"texture": texture, "origin": part.origin}, part.size)
 
     def _copy(self) -> None:
         """Runs on a worker thread; or in put(), for an array that may change when that returns."""

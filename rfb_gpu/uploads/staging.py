@@ -6,15 +6,14 @@ Nothing here records a command or knows a thread; that is :mod:`.stream`'s.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator
+import sys
+import time
 from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
 import wgpu
 from numpy.typing import NDArray
-
-from ..readback import GPUFuture
 
 __all__ = [
     "ROW_ALIGNMENT",
@@ -27,6 +26,8 @@ __all__ = [
     "texel_format",
 ]
 
+POLL_SECONDS = 0.0001
+"""Between two looks whether the GPU is through with a buffer, while a program waits in put()."""
 ROW_ALIGNMENT = 256
 """Bytes: rows of a copy from a buffer to a texture begin at multiples of it (WebGPU specification, GPUTexelCopyBufferLayout)."""
 
@@ -157,48 +158,73 @@ def copy_texels(array: NDArray[Any], memory: Any, bytes_per_row: int, part: Part
 
 
 class StagingBuffer:
-    """A buffer that the CPU writes and the GPU copies from, by turns; at first it is the CPU's.
+    """A buffer that the CPU writes and the GPU copies from, by turns. Not for two threads at once.
 
-    All but :meth:`fill` and :attr:`in_flight` is for the thread that owns the GPU.
+    Only :meth:`lend` is for the thread that draws. The memory is made and mapped by those that fill it: for a draw, a map is the
+    longest of all calls that an upload needs.
     """
 
     def __init__(self, device: wgpu.GPUDevice, nbytes: int) -> None:
-        self.buffer = device.create_buffer(
-            label="rfb_gpu upload",
-            size=nbytes,
-            usage=wgpu.BufferUsage.MAP_WRITE | wgpu.BufferUsage.COPY_SRC,
-            mapped_at_creation=True,
-        )
-        self.mapping: GPUFuture[None] | None = None
-        self.take()
+        self._device = device
+        self._nbytes = nbytes
+        self._buffer: wgpu.GPUBuffer | None = None
+        self._memory: memoryview | None = None
+        self._mapping: Any = None  # a GPUPromise, while it is asked back
 
     def fill(self, array: NDArray[Any], part: Part, texel: TexelFormat) -> None:
-        """Copies an array into it. From any thread, and others run meanwhile."""
+        """Copies an array into it, once the GPU is through with it. Other threads run meanwhile."""
+        if self._memory is None:
+            self._memory = self._map()
         copy_texels(array, self._memory, part.bytes_per_row(texel), part, texel)
 
-    def lend(self) -> None:
+    def ask_back(self) -> None:
+        """Has the GPU give it back when it is through, unless it is back."""
+        if self._buffer is None or self._memory is not None or self._mapping is not None:
+            return
+        # Where an event loop runs, wgpu settles the promise there once more, by when the buffer may be lent again.
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(None, None)
+        try:
+            self._mapping = self._buffer.map_async("WRITE")
+        finally:
+            sys.set_asyncgen_hooks(*hooks)
+
+    def comes_back(self, timeout: float) -> bool:
+        """Whether the GPU is through with it, within so many seconds."""
+        self.ask_back()
+        until = time.perf_counter() + timeout
+        # wgpu 0.32 has no public way to ask a promise.
+        while self._mapping is not None and self._mapping._state == "pending":
+            if time.perf_counter() >= until:
+                return False
+            time.sleep(POLL_SECONDS)
+        return True
+
+    def lend(self) -> wgpu.GPUBuffer:
         """Leaves the memory to the GPU, for the commands that are submitted next."""
+        assert self._buffer is not None
         self._memory = None
-        self.buffer.unmap()
+        self._buffer.unmap()
+        return self._buffer
 
-    def ask_back(self) -> GPUFuture[None]:
-        """Done when the GPU is through with it; :meth:`take` is next."""
-        self.mapping = GPUFuture(self._map())
-        self.mapping.poll()
-        return self.mapping
+    def destroy(self) -> None:
+        """Frees the memory. Not while a thread fills it."""
+        if self._buffer is not None:
+            self._memory = None
+            self._buffer.destroy()
 
-    @property
-    def in_flight(self) -> bool:
-        """Whether the GPU has not finished the copy from it, as far as is known. From any thread."""
-        mapping = self.mapping
-        return mapping is not None and not mapping.ready
-
-    def take(self) -> None:
-        """Has the memory, which is mapped; not of a destroyed buffer, for which wgpu ends the process."""
+    def _map(self) -> memoryview:
+        if self._buffer is None:
+            self._buffer = self._device.create_buffer(
+                label="rfb_gpu upload",
+                size=self._nbytes,
+                usage=wgpu.BufferUsage.MAP_WRITE | wgpu.BufferUsage.COPY_SRC,
+                mapped_at_creation=True,
+            )
+        else:
+            self.ask_back()
+            mapping, self._mapping = self._mapping, None
+            mapping.sync_wait()
         # wgpu has no other way to memory that a thread can fill without holding Python up.
-        self._memory = self.buffer._experimental_get_mapped_range()
-        self.mapping = None
-
-    def _map(self) -> Generator[Any, None, None]:
-        yield (promise := self.buffer.map_async("WRITE"))
-        promise.sync_wait()  # raises, should the map have failed
+        memory: memoryview = self._buffer._experimental_get_mapped_range()
+        return memory

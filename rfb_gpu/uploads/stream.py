@@ -4,8 +4,9 @@ An array's way: :meth:`TextureStream.put` gives it a staging buffer of the ring;
 lets others run meanwhile); the thread that draws records the copy from that buffer into the texture, before the next draw, so a
 scene shows the old content or the new and never a part of it; when the GPU is through, the buffer takes the next array.
 
-Threads. One thread makes all calls of wgpu for a stream: its canvas's, or else the one that made it. It takes its turns on the
-event loop, before draws, and while it waits here. ``put()`` can be called on any thread.
+Threads. One thread touches a stream's texture and submits: its canvas's, or else the one that made it. It takes its turns on the
+event loop, before draws, and while it waits here, for all its streams together. The staging buffers are made and mapped by those
+that fill them. ``put()`` can be called on any thread.
 """
 
 from __future__ import annotations
@@ -20,16 +21,20 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import wgpu
 from numpy.typing import ArrayLike
 
 from .future import UploadFuture
-from .staging import ROW_ALIGNMENT, Part, StagingBuffer, can_change, copy_texels, part_for, texel_format
+from .recorder import recorder_of
+from .staging import Part, StagingBuffer, can_change, copy_texels, part_for, texel_format
 from .target import target_of
-from .workers import POLL_SECONDS, changed, streams, workers
+from .workers import changed, recording, streams, workers
 
 __all__ = ["TextureStream"]
 
+HEARING_SECONDS = 0.0005
+"""From when the GPU is through with a buffer until it is known."""
+COPY_BYTES_PER_SECOND = 10e9
+"""About. An array that put() would else copy to memory may wait as long for its buffer."""
 POLICIES = ("wait", "drop_oldest", "drop_newest", "queue")
 
 
@@ -86,20 +91,19 @@ class TextureStream:
             self._check_bytes(self._whole)
 
         self._uploads: deque[UploadFuture] = deque()  # not recorded yet, in the order of put()
-        self._ring: list[StagingBuffer] = []
-        self._free: list[StagingBuffer] = []
-        self._spent: list[StagingBuffer] = []  # made for uploads that were cancelled
+        nbytes = self._whole.staging_bytes(self._texel)
+        self._ring = [StagingBuffer(self._target.device, nbytes) for _ in range(max(buffers, 0))]
+        self._free = deque(self._ring)  # the longest lent first
         self._at_workers: set[UploadFuture] = set()  # their buffers are the threads'
         self._error: BaseException | None = None
         self._closed = False
         self._alarm: float | None = None
-        self._recording = threading.RLock()  # close() may come from another thread
 
         self._canvas: Callable[[], Any] = lambda: None
         self._loop: Any = None
         self._thread = threading.current_thread()
-        self._on_turn, self._on_alarm = _weakly(self._turn), _weakly(self._alarmed)
-        self._on_draw, self._on_close = _weakly(self._take_turn), _weakly(self.close)
+        self._on_wake, self._on_alarm = _weakly(self._woken), _weakly(self._alarmed)
+        self._on_draw, self._on_close = _weakly(self._before_draw), _weakly(self.close)
         if canvas is not None:
             self._canvas = weakref.ref(canvas)
             self._loop = canvas._rc_canvas_group.get_loop()
@@ -111,15 +115,15 @@ class TextureStream:
                 self._loop = asyncio.get_running_loop()
             except RuntimeError:
                 pass
+        self._recorder = recorder_of(self._thread)
         with changed:
             streams.add(self)
-        if self._is_on_its_thread():
-            self._turn()
+            self._recorder.streams.add(self)
 
     def put(
         self, array: ArrayLike, *, origin: Any = None, at: float | None = None, copy: bool = True
     ) -> UploadFuture:
-        """Has an array uploaded. From any thread; does not wait for the GPU, nor, but by policy, for a buffer.
+        """Has an array uploaded. From any thread; does not wait for the upload, nor, but by policy, for a buffer.
 
         Arguments:
             array: of the shape ``([[depth or layers,] height,] width[, channels])`` and the format's data type; channels as
@@ -128,8 +132,9 @@ class TextureStream:
             origin: ``(x, y, z)`` in texels, for an array that is a part of the texture.
             at: the time of ``time.perf_counter()``, in seconds, before which it is not shown. Nor is what is put later.
             copy: True: the array may be changed at once, for it is copied before this returns, which takes the caller as long as
-                ``array.copy()``; one that nobody can write to (``array.flags.writeable = False``, bytes, a read-only map of a file)
-                is not copied. False: a thread reads the array later, and it must stay as it is until the future is done.
+                ``array.copy()``, and twice as long where the GPU is behind; one that nobody can write to
+                (``array.flags.writeable = False``, bytes, a read-only map of a file) is not copied. False: a thread reads the
+                array later, and it must stay as it is until the future is done.
 
         Raises:
             ValueError, TypeError: the array does not fit the texture.
@@ -144,7 +149,7 @@ class TextureStream:
             raise ValueError(f"at must be a finite time of time.perf_counter(), not {at!r}")
         self._check_usable()
         if self._is_on_its_thread():
-            self._texture_alive()
+            self._target.check()
         upload = UploadFuture(self, source, part, at)
         if self._buffers == 0:
             self._write(upload)
@@ -159,12 +164,12 @@ class TextureStream:
             self._check_usable()
             self._uploads.append(upload)
             self._assign()
-        if self._buffers == -1 or not self._ring:
-            self._turn_or_wake()
         return upload
 
     def flush(self, *, wait: bool = True) -> None:
         """Records what was put and is due; on the thread that draws, or for it to do so. What failed is in its future.
+
+        What is due in the thread's other streams is recorded with it.
 
         Arguments:
             wait: for copies that threads still make. False: records what is ready.
@@ -176,8 +181,10 @@ class TextureStream:
             raise RuntimeError("flush() was called on another thread than the one that made the stream")
         if wait:
             self._wait_until(lambda: not self._uploads or not self._uploads[0]._is_due(), None)
+        elif self._is_on_its_thread():
+            self._turn()
         else:
-            self._turn_or_wake()
+            self._wake()
 
     def close(self) -> None:
         """Cancels what is not recorded and frees the staging buffers, not the texture. From any thread."""
@@ -191,10 +198,9 @@ class TextureStream:
         with changed:
             # The memory that threads write to must stay until they are through.
             changed.wait_for(lambda: not self._at_workers)
-        with self._recording:
+        with recording:
             for staging in self._ring:
-                staging.buffer.destroy()
-            self._ring, self._free, self._spent = [], [], []
+                staging.destroy()
         canvas = self._canvas()
         if canvas is not None:
             canvas.remove_event_handler(self._on_draw, "before_draw")
@@ -222,18 +228,6 @@ class TextureStream:
         if self._error is not None:
             raise RuntimeError(f"{self.name}: an upload failed before: {self._error}") from self._error
 
-    def _texture_alive(self) -> wgpu.GPUTexture:
-        texture = self._target.texture
-        try:
-            # wgpu ends the process when commands with a destroyed texture are submitted. Writing nothing to it tells before.
-            layout = {"bytes_per_row": ROW_ALIGNMENT, "rows_per_image": 1}
-            self._target.device.queue.write_texture({"texture": texture}, b"nothing", layout, (0, 0, 0))
-        except wgpu.GPUError as error:
-            raise RuntimeError(
-                f"{self.name} has been destroyed: make another texture, and a stream for it"
-            ) from error
-        return texture
-
     # ----- any thread
 
     def _is_on_its_thread(self) -> bool:
@@ -241,8 +235,6 @@ class TextureStream:
 
     def _make_room(self, upload: UploadFuture) -> bool:
         """Does what the policy says if all buffers are taken; False: the upload was dropped."""
-        if self._is_on_its_thread():
-            self._notice_maps()
         with changed:
             has_room = self._has_room()
             oldest = self._uploads[0] if self._uploads else None
@@ -260,32 +252,43 @@ class TextureStream:
         return True
 
     def _has_room(self) -> bool:
-        free = len(self._free) if self._ring else self._buffers
         waiting = sum(upload._staging is None for upload in self._uploads)
-        return self._buffers == -1 or waiting < free + self._queue
+        return self._buffers == -1 or waiting < len(self._free) + self._queue
 
     def _copy_here(self, upload: UploadFuture) -> bool:
-        """Copies on the caller's thread, if a buffer is free and it is this upload's turn."""
+        """Copies on the caller's thread, if a buffer is free and back from the GPU."""
         with changed:
             self._check_usable()
-            if not self._free or workers.seconds_until_room(upload.nbytes) > 0:
+            is_free = self._buffers == -1 or self._free
+            if not is_free or workers.seconds_until_room(upload.nbytes) > 0:
                 return False
-            upload._staging, upload._stage = self._free.pop(), "copying"
+            staging = self._take_free(upload)
+            assert staging is not None
+            upload._staging, upload._stage = staging, "copying"
             self._uploads.append(upload)
             self._at_workers.add(upload)
+        if not staging.comes_back(HEARING_SECONDS + upload.nbytes / COPY_BYTES_PER_SECOND):
+            with changed:
+                self._at_workers.discard(upload)
+                self._give_up(upload)
+                changed.notify_all()
+            return False
         upload._copy()
         return True
+
+    def _take_free(self, upload: UploadFuture) -> StagingBuffer | None:
+        """A buffer for it, if there is one; under the lock."""
+        if self._buffers == -1:
+            return StagingBuffer(self._target.device, upload._part.staging_bytes(self._texel))
+        return self._free.popleft() if self._free else None
 
     def _assign(self) -> None:
         """Gives free buffers to the uploads that wait, under the lock."""
         for upload in self._uploads:
-            if upload._staging is None and self._free:
-                self._hand_over(upload, self._free.pop())
-
-    def _hand_over(self, upload: UploadFuture, staging: StagingBuffer) -> None:
-        upload._staging, upload._stage = staging, "queued"
-        self._at_workers.add(upload)
-        upload._job = workers.submit(upload)
+            if upload._staging is None and (staging := self._take_free(upload)) is not None:
+                upload._staging, upload._stage = staging, "queued"
+                self._at_workers.add(upload)
+                upload._job = workers.submit(upload)
 
     def _copied(self, upload: UploadFuture, error: BaseException | None) -> None:
         """An upload has come back from its thread."""
@@ -300,6 +303,12 @@ class TextureStream:
         if error is not None:
             upload._fail(error)
         self._wake()
+        self._recorder.ask_back()
+
+    def _ask_back(self) -> None:
+        """The next buffer, under the lock."""
+        if self._free and not self._closed:
+            self._free[0].ask_back()
 
     def _discard(self, upload: UploadFuture) -> None:
         """It is cancelled. A thread that copies it gives the buffer back by itself."""
@@ -317,23 +326,20 @@ class TextureStream:
         """Takes it from the list and its buffer for others, under the lock."""
         if upload in self._uploads:
             self._uploads.remove(upload)
-        staging, upload._staging = upload._staging, None
-        if staging is not None:
-            self._put_back(staging)
+        self._put_back(upload)
 
-    def _put_back(self, staging: StagingBuffer) -> None:
-        """For others, or to be freed; under the lock."""
-        if self._buffers > 0:
+    def _put_back(self, upload: UploadFuture) -> None:
+        """Its buffer is for others; one of its own is freed with it, when the GPU is through. Under the lock."""
+        staging, upload._staging = upload._staging, None
+        if staging is not None and self._buffers > 0:
             self._free.append(staging)
             self._assign()
-        else:
-            self._spent.append(staging)
 
     def _wake(self) -> None:
         """Has the thread that draws take a turn."""
         if self._loop is not None:
             try:
-                self._loop.call_soon_threadsafe(self._on_turn)
+                self._loop.call_soon_threadsafe(self._on_wake)
             except (RuntimeError, AttributeError):
                 pass  # it does not run, so flush() or result() will see to it; rendercanvas' loops raise the latter
 
@@ -356,143 +362,45 @@ class TextureStream:
                 left = until - time.perf_counter()
                 if left <= 0:
                     return False
-                changed.wait(min(left, POLL_SECONDS if is_on_its_thread else 1.0))
+                due = self._seconds_until_due() if is_on_its_thread else math.inf
+                if due > 0:
+                    changed.wait(min(left, due, 1.0))
 
-    def _in_flight(self) -> int:
-        """Under the lock."""
-        copying = sum(upload._stage == "copying" for upload in self._at_workers)
-        return copying + sum(staging.in_flight for staging in self._ring)
+    def _seconds_until_due(self) -> float:
+        """Until there is something to record; infinite where a thread has yet to copy it. Under the lock."""
+        if not self._uploads or self._uploads[0]._stage != "ready":
+            return math.inf
+        return max(self._uploads[0]._at - time.perf_counter(), 0)
 
     # ----- the thread that draws
 
-    def _turn_or_wake(self) -> None:
-        if self._is_on_its_thread():
-            self._turn()
-        else:
-            self._wake()
-
-    def _turn(self) -> None:
-        """Records what is due, and has it drawn."""
-        canvas = self._canvas()
-        if self._take_turn() and canvas is not None:
-            canvas.request_draw()
-
-    def _take_turn(self) -> bool:
-        """Does all that only this thread may do; whether the texture has changed."""
-        with self._recording:
-            if self._closed or self._error is not None:
-                return False
-            self._notice_maps()
-            self._make_buffers()
-            recorded = self._record()
-        for upload in recorded:
-            upload.set_result(None)
-        if recorded:
-            with changed:
-                changed.notify_all()
+    def _turn(self, drawing: Any = None) -> None:
+        if self._has_due():
+            self._recorder.take_turn(drawing)
         self._set_alarm()
-        return bool(recorded)
 
-    def _notice_maps(self) -> None:
-        """An event loop does so by itself."""
-        for staging in self._ring:
-            if staging.mapping is not None:
-                staging.mapping.poll()
+    def _woken(self) -> None:
+        if self._has_due():
+            self._recorder.take_turn_soon(self._loop)
+        self._set_alarm()
 
-    def _make_buffers(self) -> None:
-        device = self._target.device
-        if self._buffers > 0:
-            if self._ring:
-                return
-            new = [
-                StagingBuffer(device, self._whole.staging_bytes(self._texel)) for _ in range(self._buffers)
-            ]
-            with changed:
-                self._ring, self._free = new, list(new)
-                self._assign()
-            return
+    def _has_due(self) -> bool:
         with changed:
-            spent, self._spent = self._spent, []
-            waiting = [upload for upload in self._uploads if upload._staging is None]
-        for staging in spent:
-            staging.buffer.destroy()
-            self._ring.remove(staging)
-        for upload in waiting:
-            staging = StagingBuffer(device, upload._part.staging_bytes(self._texel))
-            with changed:
-                self._ring.append(staging)
-                if upload.done():
-                    self._put_back(staging)
-                else:
-                    self._hand_over(upload, staging)
+            return self._seconds_until_due() == 0
 
-    def _record(self) -> list[UploadFuture]:
-        """Submits the copies of all uploads that are ready and due; gives those uploads."""
-        due = []
-        with changed:
-            while self._uploads and self._uploads[0]._stage == "ready" and self._uploads[0]._is_due():
-                upload = self._uploads[0]
-                if upload._start():
-                    due.append(self._uploads.popleft())
-                else:
-                    self._give_up(upload)
-        if not due:
-            return []
-        newest = {upload._part: upload for upload in due}
-        try:
-            texture = self._texture_alive()
-            self._target.begin()
-            commands = self._target.device.create_command_encoder()
-            for upload in due:
-                if newest[upload._part] is upload:
-                    self._record_copy(commands, upload, texture)
-            self._target.device.queue.submit([commands.finish()])
-            self._target.end()
-        except Exception as error:
-            self._break(error, due)
-            return []
-        for upload in due:
-            self._take_back(upload, is_lent=newest[upload._part] is upload)
+    def _before_draw(self) -> None:
+        self._turn(self._canvas())
+
+    def _take_due(self) -> list[UploadFuture]:
+        """Those to record now, under both locks."""
+        due: list[UploadFuture] = []
+        while not self._closed and self._seconds_until_due() == 0:
+            upload = self._uploads[0]
+            if upload._start():
+                due.append(self._uploads.popleft())
+            else:
+                self._give_up(upload)
         return due
-
-    def _record_copy(self, commands: Any, upload: UploadFuture, texture: wgpu.GPUTexture) -> None:
-        staging, part = upload._staging, upload._part
-        assert staging is not None
-        staging.lend()
-        source = {
-            "buffer": staging.buffer,
-            "bytes_per_row": part.bytes_per_row(self._texel),
-            "rows_per_image": part.size[1],
-        }
-        commands.copy_buffer_to_texture(source, {"texture": texture, "origin": part.origin}, part.size)
-
-    def _take_back(self, upload: UploadFuture, *, is_lent: bool) -> None:
-        """The buffer of a recorded upload, once the GPU is through with it."""
-        staging, upload._staging = upload._staging, None
-        assert staging is not None
-        if self._buffers == -1:
-            staging.buffer.destroy()  # when the GPU is through
-            self._ring.remove(staging)
-        elif is_lent:
-            staging.ask_back().add_done_callback(
-                lambda mapping: self._came_back(staging, mapping.exception())
-            )
-        else:
-            with changed:
-                self._put_back(staging)
-
-    def _came_back(self, staging: StagingBuffer, error: BaseException | None) -> None:
-        with self._recording:
-            if self._closed:
-                return
-            if error is None:
-                staging.take()
-        if error is not None:
-            self._break(error, [])
-            return
-        with changed:
-            self._put_back(staging)
-            changed.notify_all()
 
     def _break(self, error: BaseException, recorded: list[UploadFuture]) -> None:
         """The stream is of no use any more: all its uploads get the error, and the next put() raises."""
@@ -510,7 +418,7 @@ class TextureStream:
             raise RuntimeError(
                 "a stream with buffers=0 writes on the thread that draws: put() there, or use buffers=2"
             )
-        if upload._at is not None:
+        if upload._at > -math.inf:
             raise ValueError("a stream with buffers=0 writes at once: make it with buffers=2 for at=")
         array, part = upload._array, upload._part
         assert array is not None
@@ -520,8 +428,7 @@ class TextureStream:
         else:
             texels = np.empty(upload.nbytes, np.uint8)
             copy_texels(array, texels, bytes_per_row, part, self._texel)
-        texture = self._target.texture
-        self._target.begin()
+        texture = self._target.begin()
         self._target.device.queue.write_texture(
             {"texture": texture, "origin": part.origin},
             texels,
@@ -539,10 +446,11 @@ class TextureStream:
 
     def _set_alarm(self) -> None:
         with changed:
+            seconds = self._seconds_until_due()
             at = self._uploads[0]._at if self._uploads else None
-        if at is not None and at != self._alarm and self._loop is not None:
+        if 0 < seconds < math.inf and at != self._alarm and self._loop is not None:
             self._alarm = at
-            self._loop.call_later(max(at - time.perf_counter(), 0), self._on_alarm)
+            self._loop.call_later(seconds, self._on_alarm)
 
     def _alarmed(self) -> None:
         self._alarm = None  # it may be early by the clocks' difference, and then is set again

@@ -7,6 +7,8 @@ from typing import Any
 
 import wgpu
 
+from .staging import ROW_ALIGNMENT
+
 __all__ = ["Target", "target_of"]
 
 
@@ -15,13 +17,24 @@ class Target:
 
     def __init__(self, texture: wgpu.GPUTexture) -> None:
         _check_usage(texture.usage)
-        self.texture = texture
+        self._texture = texture
         self.device: wgpu.GPUDevice = texture._device
         self.size: tuple[int, int, int] = texture.size
         self.format: str = texture.format
 
-    def begin(self) -> None:
-        """Before a copy is recorded."""
+    def check(self) -> None:
+        """Raises RuntimeError if the texture was destroyed: wgpu ends the process when a copy to it is submitted."""
+        try:
+            # Writing nothing to it tells before.
+            layout = {"bytes_per_row": ROW_ALIGNMENT, "rows_per_image": 1}
+            self.device.queue.write_texture({"texture": self._texture}, b"nothing", layout, (0, 0, 0))
+        except wgpu.GPUError as error:
+            raise RuntimeError("the texture has been destroyed: make another, and a stream for it") from error
+
+    def begin(self) -> wgpu.GPUTexture:
+        """The GPU's texture, for a copy that is recorded next; raises like :meth:`check`."""
+        self.check()
+        return self._texture
 
     def end(self) -> None:
         """After a copy was submitted."""
@@ -45,17 +58,15 @@ class _PygfxTarget(Target):
         name = to_texture_format(texture.format)
         self.format = ALTTEXFORMAT.get(name, (name,))[0]  # three channels are four on the GPU
 
-    @property
-    def texture(self) -> wgpu.GPUTexture:
-        """The GPU's one."""
-        from pygfx.renderers.wgpu.engine.update import ensure_wgpu_object
+    def check(self) -> None:
+        """Nothing in pygfx destroys a texture, and asking costs as much as recording a copy."""
 
-        return ensure_wgpu_object(self._texture)
+    def begin(self) -> wgpu.GPUTexture:
+        from pygfx.renderers.wgpu.engine.update import ensure_wgpu_object, update_resource
 
-    def begin(self) -> None:
-        from pygfx.renderers.wgpu.engine.update import update_resource
-
+        texture = ensure_wgpu_object(self._texture)
         update_resource(self._texture)  # its own data, which would come later and overwrite what we bring
+        return texture
 
     def end(self) -> None:
         from pygfx.renderers.wgpu.engine.mipmapsutil import generate_texture_mipmaps

@@ -13,13 +13,12 @@ if TYPE_CHECKING:
     from .future import UploadFuture
     from .stream import TextureStream
 
-__all__ = ["POLL_SECONDS", "ActiveUpload", "active", "changed", "configure", "streams", "workers"]
-
-POLL_SECONDS = 0.0002
-"""While a thread waits for the GPU: a map that has come tells nobody but an event loop."""
+__all__ = ["ActiveUpload", "active", "changed", "configure", "recording", "streams", "workers"]
 
 changed = threading.Condition()
 """Around all lists of all streams; not held while something is copied or recorded."""
+recording = threading.RLock()
+"""Held while copies are recorded, and while close(), perhaps on another thread, frees the buffers."""
 streams: weakref.WeakSet[TextureStream] = weakref.WeakSet()
 
 
@@ -45,15 +44,16 @@ class Workers:
         now = time.perf_counter()
         if now < self._next_start:
             return self._next_start - now
-        if sum(stream._in_flight() for stream in streams) >= self._max_in_flight:
-            return POLL_SECONDS
+        at_workers = (upload for stream in streams for upload in stream._at_workers)
+        if sum(upload._stage == "copying" for upload in at_workers) >= self._max_in_flight:
+            return math.inf  # until one that is through tells
         self._next_start = now + nbytes / self._bytes_per_second
         return 0
 
     def _copy(self, upload: UploadFuture) -> None:
         with changed:
             while not upload.done() and (seconds := self.seconds_until_room(upload.nbytes)):
-                changed.wait(seconds)
+                changed.wait(min(seconds, 1.0))
             if not upload.done():
                 upload._stage = "copying"
         upload._copy()
@@ -69,8 +69,7 @@ def configure(
 
     Arguments:
         threads: that copy arrays into staging buffers.
-        max_in_flight: uploads that are being copied, by a thread or by the GPU; None: no bound. Those that are ready and wait for
-            their time or for a :meth:`~TextureStream.flush` do not count.
+        max_in_flight: uploads that are being copied into staging buffers, by those threads and in ``put()``; None: no bound.
         bytes_per_second: of texels; None: no bound.
 
     Raises:

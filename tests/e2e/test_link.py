@@ -92,6 +92,6 @@ def test_after_an_animation_and_input_the_picture_is_exact_over_100_ms(
         canvas.drag((0.3, 0.5), (0.7, 0.6))
         opened.kernel.wait_for(f"canvas.draws > {draws} + 2")
         canvas.wait_final(after=canvas.frame)
-        opened.kernel.wait_for("not canvas._rfb_draw_requested and not canvas._rfb_sharpening")
+        opened.kernel.wait_for("not canvas._rfb_draw_requested and not canvas._rfb_sharpener.is_encoding")
         canvas.wait_final()
         np.testing.assert_array_equal(canvas.screenshot(), opened.kernel.array("pixels(canvas)"))

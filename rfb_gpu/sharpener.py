@@ -1,0 +1,238 @@
+"""A picture at rest is sent once more without loss, and on a thin link a finer one before, and then stripes.
+
+When this is done is decided here, on the thread of the canvas, which encodes and sends; how fast the link is, :mod:`.flow` knows.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from .codecs import EncodedFrame
+from .context import EncodingContext
+from .flow import Settings
+from .flow.protocol import Ack
+from .flow.stripes import Stripes, outward
+from .readback import GPUFuture
+from .wakeup import Wakeup
+
+if TYPE_CHECKING:
+    from .canvas import StreamingCanvas
+
+__all__ = ["Sharpener", "settings_of"]
+
+logger = logging.getLogger("rfb_gpu")
+
+AGAIN_SECONDS = 0.1
+REFINE_SECONDS = 0.5
+"""A lossless frame that takes longer on its way is preceded by one in the best quality, and comes in stripes."""
+STRIPE_SECONDS = 0.1
+"""That a stripe takes on its way, about."""
+MOST_REPEATS = 3
+"""So often a picture's stripes begin again after a page refused one."""
+
+
+class Sharpener:
+    """Of one canvas.
+
+    Arguments:
+        canvas: whose pictures it sharpens.
+        delay: seconds of rest before it begins; None: it never does.
+    """
+
+    def __init__(self, canvas: StreamingCanvas, delay: float | None) -> None:
+        self._canvas = canvas
+        self._delay = delay
+        self._when = 0.0
+        # One timer for all frames: those that flush() sends in a long cell would leave one each.
+        self._timer = Wakeup(canvas._rfb_call_later, self._rested)
+        self._changes = 0  # counts the frames that differed from the one before
+        self.is_encoding = False
+        """A picture without loss; at most one at a time."""
+        self._final: EncodedFrame | None = None  # waits for room
+        self._is_refining = False
+        self._stripes: Stripes | None = None
+        self._repeats = 0
+        self.base: int | None = None
+        """The number of the last full frame, if all pages have it."""
+        self.pointer_y: float | None = None
+        """Where the pointer is, in pixels: stripes begin there."""
+
+    def changed(self) -> None:
+        """The picture is another one: a sharp one of it is made once it rests."""
+        self._changes += 1
+        self._final = self._stripes = None
+        self._repeats = 0
+        self._sharpen_if_wanted()
+
+    def begin_again(self) -> None:
+        """A page has come that has the picture, but may lack stripes of it."""
+        if self._final is None:
+            self._stripes = None
+            self._sharpen_if_wanted()
+
+    def acknowledged(self, ack: Ack, answered: list[tuple[int, float]]) -> None:
+        """Begins again if a page refused a stripe."""
+        stripes = self._stripes
+        if stripes is None:
+            return
+        ours = stripes.in_flight.intersection(frame for frame, _ in answered)
+        if ours and ack.dropped and self._repeats < MOST_REPEATS:
+            self._repeats += 1
+            self._stripes = self.base = None
+            self._sharpen_if_wanted()
+
+    def send(self) -> None:
+        """Sends what waits, if there is room for it."""
+        canvas, now = self._canvas, time.perf_counter()
+        if self._final is not None:
+            if (until := canvas._rfb_views.awaited_until(now)) is not None:
+                # From the answer it is known how long a lossless frame will take.
+                canvas._rfb_wakeup.at(until)
+            elif canvas._rfb_views.seconds_for(len(self._final)) > REFINE_SECONDS:
+                # In one piece, it would be in the way of the next gesture.
+                self._begin_stripes(self._final)
+            elif canvas._rfb_views.may_send(now):
+                frame, self._final = self._final, None
+                canvas._rfb_deliver(frame, final=True)
+            else:
+                canvas._rfb_wakeup.at(canvas._rfb_views.next_deadline(now))
+        self._send_stripe()
+
+    def forget(self) -> None:
+        """Frees what waits: the canvas is closed."""
+        self._final = self._stripes = None
+
+    # ----- one picture
+
+    def _sharpen_if_wanted(self) -> None:
+        if self._delay is not None and self._canvas._rfb_can_be_sharper():
+            self._sharpen_after(self._delay)
+
+    def _sharpen_after(self, seconds: float) -> None:
+        self._when = time.perf_counter() + seconds
+        self._timer.at(self._when)
+
+    def _rested(self) -> None:
+        if time.perf_counter() < self._when:
+            self._timer.at(self._when)
+        else:
+            self._sharpen()
+
+    def _sharpen(self) -> None:
+        """Encodes the last frame once more, without loss, and sends it if nothing has changed meanwhile."""
+        canvas = self._canvas
+        if canvas._is_closed or self.is_encoding or not canvas._rfb_can_be_sharper():
+            return  # an encoding under way comes back here when it is through
+        if canvas._rfb_draw_requested and not canvas._rfb_has_room(time.perf_counter()):
+            # Not at rest: only the link is slow.
+            self._sharpen_after(AGAIN_SECONDS)
+            return
+        change = self._changes
+        future = canvas._rfb_encode_lossless()
+        if future is None:
+            return
+        self.is_encoding = True
+
+        def deliver(future: GPUFuture[EncodedFrame]) -> None:
+            self.is_encoding = False
+            if canvas._is_closed:
+                return
+            error = future.exception()
+            if error is not None:
+                self._failed(error)
+            elif change == self._changes:
+                self._final = final = future.result()
+                if canvas._rfb_codec_choice is not None and (last := canvas._rfb_last_lossy) is not None:
+                    best = canvas._rfb_policy.best
+                    canvas._rfb_codec_choice.compared(len(final), len(last), settings_of(last), best)
+                self._refine(change)
+                canvas._rfb_flush()
+            elif self._delay is not None:
+                self._sharpen_after(self._delay)
+
+        future.add_done_callback(deliver)
+
+    def _failed(self, error: BaseException) -> None:
+        context = self._canvas._canvas_context
+        if isinstance(context, EncodingContext) and context.lossless_fall_back(error):
+            self._sharpen_after(AGAIN_SECONDS)
+        else:
+            logger.error("the sharp frame could not be encoded", exc_info=error)
+
+    def _refine(self, change: int) -> None:
+        """Sends the picture in the best quality first where the lossless one will take long."""
+        canvas = self._canvas
+        last, final, best = canvas._rfb_last_lossy, self._final, canvas._rfb_policy.best
+        if last is None or final is None or settings_of(last) == best:
+            return
+        if canvas._rfb_views.seconds_for(len(final)) <= REFINE_SECONDS:
+            return
+        future = canvas._rfb_encode_again(best)
+        if future is None:
+            return
+        self._is_refining = True
+
+        def deliver(future: GPUFuture[EncodedFrame]) -> None:
+            self._is_refining = False
+            if change == self._changes and not canvas._is_closed and future.exception() is None:
+                canvas._rfb_deliver(future.result(), final=False)
+            canvas._rfb_flush()
+
+        future.add_done_callback(deliver)
+
+    # ----- in stripes, which build on the last full frame; all pages must have that
+
+    def _begin_stripes(self, whole: EncodedFrame) -> None:
+        canvas = self._canvas
+        if self._is_refining or canvas._rfb_last_frame is None:
+            return  # the finer frame comes first, and back here
+        self._final = None
+        full, _, _ = canvas._rfb_last_frame
+        if (full.width, full.height) != (whole.width, whole.height):
+            canvas._rfb_deliver(whole, final=True)  # no finer frame was to be had
+            return
+        if self.base is None:
+            canvas._rfb_deliver(full, final=False)
+        assert self.base is not None
+        count = canvas._rfb_views.seconds_for(len(whole)) / STRIPE_SECONDS
+        centre = whole.height / 2 if self.pointer_y is None else self.pointer_y
+        self._stripes = Stripes(self.base, deque(outward(whole.height, count, centre)))
+
+    def _send_stripe(self) -> None:
+        """Encodes the next stripe and sends it, if the link has room and nothing is being drawn."""
+        canvas, stripes = self._canvas, self._stripes
+        if stripes is None or not stripes.waiting or stripes.encoding or canvas._rfb_encoding:
+            return
+        now = time.perf_counter()
+        if not canvas._rfb_views.may_send(now):
+            canvas._rfb_wakeup.at(canvas._rfb_views.next_deadline(now))
+            return
+        part, draws = stripes.next, canvas._rfb_draws
+        future = canvas._rfb_encode_lossless(part.y, part.rows)
+        if future is None:
+            return
+        stripes.encoding = True
+
+        def deliver(future: GPUFuture[EncodedFrame]) -> None:
+            stripes.encoding = False
+            if canvas._is_closed or stripes is not self._stripes:
+                return
+            error = future.exception()
+            if error is not None:
+                self._stripes = None
+                self._failed(error)
+            elif draws == canvas._rfb_draws:
+                # Else it may be of another picture; if that turns out to be the same, again.
+                canvas._rfb_deliver(future.result(), final=stripes.done(), part=part)
+                stripes.in_flight.add(canvas._rfb_frame_id)
+            canvas._rfb_flush()
+
+        future.add_done_callback(deliver)
+
+
+def settings_of(frame: EncodedFrame) -> Settings:
+    """How it was encoded."""
+    return Settings(frame.quality, frame.subsampling, frame.scale)
