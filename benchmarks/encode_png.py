@@ -31,12 +31,13 @@ from rfb_gpu import PngEncoder
 
 Array = NDArray[np.uint8]
 STAGES = (
-    "filter_rows",
-    "count_tokens",
-    "collect_colours",
+    "pack_rows",
     "index_rows",
-    "measure_chunks",
-    "write_chunks",
+    "choose_filters",
+    "count_spans",
+    "encode_spans",
+    "place_spans",
+    "write_stream",
 )
 
 

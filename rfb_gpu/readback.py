@@ -23,7 +23,7 @@ import wgpu
 from numpy.typing import NDArray
 from rendercanvas.utils.asyncs import detect_current_call_soon_threadsafe
 
-__all__ = ["GPUFuture", "Readback", "RecycledMemory"]
+__all__ = ["GPUFuture", "Mapped", "Readback", "RecycledMemory"]
 
 T = TypeVar("T")
 Wait = Any  # a GPUPromise or a concurrent.futures.Future
@@ -215,7 +215,7 @@ class Readback:
             )
         return self._source, self._staging, self._copied
 
-    def read(self, length_of: Callable[[memoryview], int]) -> Generator[Wait, None, _Mapped]:
+    def read(self, length_of: Callable[[memoryview], int]) -> Generator[Wait, None, Mapped]:
         """Waits for the copy and gives its bytes, mapped; ``length_of(head)`` tells how many there are in truth.
 
         The memory is valid until :meth:`release`.
@@ -228,7 +228,7 @@ class Readback:
         length = -(-length_of(mapped) // 4) * 4
         self._history.append(length)
         if length <= self._copied:
-            return _Mapped([mapped[:length]])
+            return Mapped([mapped[:length]])
         # The guess was short. The first part is kept as a copy, because a mapped buffer cannot be copied into.
         first, rest = bytes(mapped), length - self._copied
         self.release()
@@ -244,7 +244,7 @@ class Readback:
         self._device.queue.submit([commands.finish()])
         yield (promise := staging.map_async("READ_NOSYNC", 0, rest))
         promise.sync_wait()
-        return _Mapped([memoryview(first), cast(memoryview, staging.read_mapped(0, rest, copy=False))])
+        return Mapped([memoryview(first), cast(memoryview, staging.read_mapped(0, rest, copy=False))])
 
     def release(self) -> None:
         """Gives the mapped memory back, so that the next copy can go there."""
@@ -258,7 +258,7 @@ class Readback:
             self._staging = None
 
 
-class _Mapped:
+class Mapped:
     """Bytes in one or two pieces."""
 
     def __init__(self, pieces: list[memoryview]) -> None:

@@ -16,7 +16,6 @@ from ..prefix_codes import code_lengths
 
 __all__ = [
     "LONGEST_DISTANCE",
-    "MOST_DISTANCES",
     "TOKENS",
     "BlockHead",
     "CorruptBlockError",
@@ -29,7 +28,6 @@ __all__ = [
 ]
 
 TOKENS = 528
-MOST_DISTANCES = 16
 LONGEST_DISTANCE = 32768
 _END_OF_BLOCK = 256
 _SYMBOLS = 286
@@ -135,6 +133,7 @@ class DeflateCodes:
     Arguments:
         counts: how often each token comes, shape (528,).
         distances: of the tokens from 512 on, in bytes.
+        is_sample: the counts are an estimate, so tokens that they lack get a code as well.
     """
 
     tokens: NDArray[np.uint32]
@@ -142,10 +141,12 @@ class DeflateCodes:
     start: int
     """The bit of the zlib stream where the first token begins."""
     stop: int
-    """The bit behind the last one."""
+    """The bit behind the last one, if they come as often as was said."""
 
-    def __init__(self, counts: NDArray[np.integer], distances: Sequence[int]) -> None:
-        symbol_counts = np.bincount(_TOKEN_SYMBOLS, counts[:512], _SYMBOLS)
+    def __init__(
+        self, counts: NDArray[np.integer], distances: Sequence[int], *, is_sample: bool = False
+    ) -> None:
+        symbol_counts = np.bincount(_TOKEN_SYMBOLS, counts[:512], _SYMBOLS) + is_sample
         symbol_counts[_END_OF_BLOCK] = 1
         lengths = _used_code_lengths(symbol_counts, _LONGEST)
         codes = _codes(lengths)
@@ -158,7 +159,7 @@ class DeflateCodes:
 
         symbols, extra, bits = np.array([_distance_symbol(distance) for distance in distances]).T
         used = slice(512, 512 + len(distances))
-        distance_counts = np.bincount(symbols, counts[used], 30)
+        distance_counts = np.bincount(symbols, counts[used] + is_sample, 30)
         if not distance_counts.any():
             distance_counts[0] = 1  # there must be one
         distance_lengths = _used_code_lengths(distance_counts, _LONGEST_OF_DISTANCES)
@@ -171,20 +172,23 @@ class DeflateCodes:
         self.start = self._head.length
         self.stop = self.start + int(counts @ token_lengths)
 
-    def zlib_stream(self, pieces: Iterable[bytes | memoryview], checksum: int) -> bytearray:
+    def zlib_stream(self, pieces: Iterable[bytes | memoryview], stop: int, checksum: int) -> bytearray:
         """The whole stream (RFC 1950).
 
         Arguments:
-            pieces: its first bytes, where the bits from ``start`` to ``stop`` are those of the tokens, and all others zero.
+            pieces: its first bytes, where the bits from ``start`` to ``stop`` are those of the tokens, and those of the
+                first one's byte before it zero.
+            stop: the bit behind the last token.
             checksum: Adler-32 of what it holds.
         """
         code, length = self._end
-        size = -(-(self.stop + length) // 8)
+        size = -(-(stop + length) // 8)
         data = bytearray(b"".join(pieces)[:size])
         data += bytes(size - len(data))
+        data[: self.start // 8] = bytes(self.start // 8)
         for at, bits in (
             (0, bytes(self._head)),
-            (self.stop // 8, (code << self.stop % 8).to_bytes(4, "little")),
+            (stop // 8, (code << stop % 8).to_bytes(4, "little")),
         ):
             for i, byte in enumerate(bits):
                 if byte:

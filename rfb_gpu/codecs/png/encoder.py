@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import weakref
+from collections import deque
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
@@ -17,7 +18,7 @@ import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
-from ...readback import GPUFuture
+from ...readback import GPUFuture, Mapped, Readback
 from ..frame import EncodedFrame
 from ..passes import Copy, Stage, submit
 from ..source import Part
@@ -25,7 +26,6 @@ from ..stages import Stages
 from ..texture_encoder import TextureEncoder
 from .deflate import (
     LONGEST_DISTANCE,
-    MOST_DISTANCES,
     TOKENS,
     DeflateCodes,
     adler32,
@@ -37,19 +37,26 @@ __all__ = ["PngEncoder"]
 
 CHANNELS = {"gray": 1, "rgb": 3, "rgba": 4, "premultiplied": 4}
 
-# Mirrors shaders/png_frame.wgsl and shaders/png_palette.wgsl.
+# Mirrors shaders/png_frame.wgsl, png_palette.wgsl and png_spans.wgsl.
 _ROW_PADDING = 3
-_CHUNK_BYTES = 516
+_SPAN_BYTES = 4096
 _STREAM_ROWS = 4  # words
-_STATISTICS_PALETTE = 3 * TOKENS
-_STATISTICS_ROWS = _STATISTICS_PALETTE + 272
+_STREAM_ROW = 3
+_WAYS = 4
+_STATISTICS_COLOURS = _WAYS * TOKENS
 _PLACES = 1024
+_STATISTICS = _STATISTICS_COLOURS + _PLACES + 1
 _MOST_COLOURS = 256
-_GROUP = 64
+_MOST_CANDIDATES = 12
+_FRAME_WORDS = 12 + 4 * _MOST_CANDIDATES
 # With the best code of 286 symbols no token takes more bits on average than with the flat one, which has 9.
 _MOST_BITS_PER_BYTE = 9
 _HEAD_BYTES = 512
-_FRAME_WORDS = 12 + 4 * MOST_DISTANCES
+
+_SAMPLED_ROWS = 128
+"""About so many rows are enough to find the codes and the best way by."""
+_SAMPLE_STEP = 15
+"""Of so many rows at most one is looked at; odd, so that all places in a stripe come."""
 
 
 def _candidates(channels: int, row_bytes: int, is_filtered: bool) -> list[tuple[int, int, int]]:
@@ -67,44 +74,48 @@ def _candidates(channels: int, row_bytes: int, is_filtered: bool) -> list[tuple[
 
 
 class _Stages(Stages):
-    """By channels, and by whether the source gives linear values."""
+    """By the bytes of a pixel; of the first stage by what the source gives, too."""
 
     FOLDER = "png"
     BINDINGS: ClassVar[dict[str, str]] = {
-        "filter_rows": "uniform texture storage storage storage",
-        "count_tokens": "uniform read-only-storage storage",
-        "collect_colours": "uniform read-only-storage storage",
-        "rank_colours": "storage storage storage",
-        "index_rows": "uniform uniform read-only-storage read-only-storage storage storage",
-        "measure_chunks": "uniform read-only-storage read-only-storage storage storage storage",
-        "write_chunks": "uniform read-only-storage read-only-storage read-only-storage read-only-storage storage",
+        "pack_rows": "uniform texture storage storage",
+        "choose_filters": "uniform storage",
+        "count_spans": "uniform read-only-storage storage",
+        "index_rows": "uniform uniform read-only-storage read-only-storage storage",
+        "encode_spans": "uniform read-only-storage read-only-storage storage storage",
+        "place_spans": "uniform read-only-storage storage storage storage storage",
+        "write_stream": "uniform read-only-storage read-only-storage storage",
     }
+    OF_PIXELS: ClassVar[tuple[str, ...]] = ("choose_filters", "count_spans", "encode_spans")
+    """Those that know how many bytes of the rows are a pixel."""
 
-    def compiled(
-        self, stage: str, channels: int, is_linear: bool = False, is_premultiplied: bool = False
-    ) -> wgpu.GPUComputePipeline:
+    def compiled(self, stage: str, channels: int) -> wgpu.GPUComputePipeline:
+        """All but the first."""
+        return self.pipeline(stage, {"CHANNELS": channels} if stage in self.OF_PIXELS else None)
+
+    def first(self, channels: int, is_linear: bool, is_premultiplied: bool) -> wgpu.GPUComputePipeline:
+        """The one that reads the texture."""
         constants = {"CHANNELS": channels, "LINEAR_SOURCE": is_linear, "PREMULTIPLIED": is_premultiplied}
-        return self.pipeline(stage, constants)
+        return self.pipeline("pack_rows", constants)
 
 
-class _Rows:
-    """One of the ways to lay a frame's rows out: what of it differs from the others."""
+class _Way:
+    """One of the ways to lay a frame's rows out: as they are or filtered, of pixels or of indexes."""
 
     def __init__(self, number: int, width: int, height: int, channels: int, is_filtered: bool) -> None:
         self.number = number
+        self.channels = channels
+        self.is_filtered = is_filtered
         self.row_bytes = 1 + width * channels
         self.row_words = -(-(_ROW_PADDING + self.row_bytes) // 4)
-        self.chunks_per_row = -(-self.row_bytes // _CHUNK_BYTES)
-        self.chunks = height * self.chunks_per_row
-        self.groups = -(-self.chunks // _GROUP)
-        self.bytes = height * self.row_words * 4 + 16  # matching and unpacking read some words beyond
-        self.counts = np.zeros(TOKENS, np.uint32)  # of all frames so far: clearing them would cost a command
-        self.new_counts = self.counts  # of the last one
+        self.spans_per_row = -(-(_ROW_PADDING + self.row_bytes) // _SPAN_BYTES)
+        self.spans = height * self.spans_per_row
         self.candidates = _candidates(channels, self.row_bytes, is_filtered)
         self.distances = [above * self.row_bytes + left for above, left, _ in self.candidates]
         self.frame: wgpu.GPUBuffer
-        self.count: Stage
-        self.code: list[Stage]
+        self.count: list[Stage]  # of the sample
+        self.count_all: list[Stage]
+        self.encode: list[Stage]
 
     def numbers(
         self, width: int, height: int, origin: tuple[int, int], stream_start: int, stream_words: int
@@ -117,12 +128,12 @@ class _Rows:
             *origin,
             self.row_bytes,
             self.row_words,
-            self.chunks_per_row,
-            self.chunks,
-            stream_words,
+            self.spans_per_row,
+            self.is_filtered,
             self.number * TOKENS,
             len(self.candidates),
             stream_start,
+            stream_words,
         ]
         words[12:].reshape(-1, 4)[: len(self.candidates), :3] = self.candidates
         return words.tobytes()
@@ -136,61 +147,60 @@ class _Slot:
     ) -> None:
         self._device = device
         self.shape = width, height, channels
-        self.filtered = _Rows(0, width, height, channels, is_filtered=True)
-        self.unfiltered = _Rows(1, width, height, channels, is_filtered=False)
-        self.indexes = _Rows(2, width, height, 1, is_filtered=False) if channels == 3 else None
-        ways = [self.filtered, self.unfiltered, *([self.indexes] if self.indexes else [])]
-        self._ways = ways
-        self._stream_words = (
-            -(-height * self.filtered.row_bytes * _MOST_BITS_PER_BYTE // 32) + _HEAD_BYTES // 4
+        self.pixels = [_Way(i, width, height, channels, is_filtered=i == 0) for i in (0, 1)]
+        self.indexes = [_Way(i, width, height, 1, is_filtered=i == 2) for i in (2, 3) if channels == 3]
+        self.stream_words = (
+            -(-height * self.pixels[0].row_bytes * _MOST_BITS_PER_BYTE // 32) + _HEAD_BYTES // 4
         )
-        self.stream_start = -(-(_STREAM_ROWS + height) // 4) * 4  # words
-        stream_bytes = 4 * (self.stream_start + self._stream_words)
+        self.stream_start = -(-(_STREAM_ROWS + _STREAM_ROW * height) // 4) * 4  # words
+        most_spans = max(way.spans for way in self.pixels + self.indexes)
+        scratch_bytes = 4 * (1 + self.stream_words + most_spans)  # each span begins with a word of its own
+        stream_bytes = 4 * (self.stream_start + self.stream_words)
         most = min(device.limits["max-storage-buffer-binding-size"], device.limits["max-buffer-size"])
-        if stream_bytes > most:
+        if max(stream_bytes, scratch_bytes) > most:
             raise ValueError(
-                f"a PNG of {width}x{height} pixels needs a buffer of {stream_bytes} bytes, the device's limit "
+                f"a PNG of {width}x{height} pixels needs a buffer of {max(stream_bytes, scratch_bytes)} bytes, the device's limit "
                 f"max-storage-buffer-binding-size is {most}: request a device with a higher limit"
             )
-        self.statistics_bytes = 4 * (_STATISTICS_ROWS + 6 * height)
+        self.sample_step = max(1, min(_SAMPLE_STEP, height // _SAMPLED_ROWS))
         usage = wgpu.BufferUsage
         storage = usage.STORAGE
         self._stages = stages
         self._buffers: list[wgpu.GPUBuffer] = []
-        self._rows = [self._buffer("rows", way.bytes, storage) for way in ways]
-        self.statistics = self._buffer("statistics", self.statistics_bytes, storage | usage.COPY_SRC)
+        self.statistics = self._buffer("statistics", 4 * _STATISTICS, storage | usage.COPY_SRC)
         self.codes = self._buffer("codes", 4 * (TOKENS + 1), storage | usage.COPY_DST)
-        places = self._buffer("places", 4 * max(way.chunks for way in ways), storage)
-        group_bits = self._buffer("groups", 4 * max(way.groups for way in ways), storage)
-        self.stream = self._buffer("stream", stream_bytes, storage | usage.COPY_SRC)
-        self.counts_staging = self._buffer("staging", self.statistics_bytes, usage.COPY_DST | usage.MAP_READ)
-        self.statistics_copy = Copy(self.statistics, self.counts_staging, self.statistics_bytes)
-        self._stream_staging: wgpu.GPUBuffer | None = None
+        scratch = self._buffer("scratch", scratch_bytes, storage)
+        records = self._buffer("records", 16 * most_spans, storage)
+        stream = self._buffer("stream", stream_bytes, storage | usage.COPY_SRC)
+        self.counts_staging = self._buffer("staging", 4 * _STATISTICS, usage.COPY_DST | usage.MAP_READ)
+        self.statistics_copy = Copy(self.statistics, self.counts_staging, 4 * _STATISTICS)
+        self.lengths: deque[int] = deque(maxlen=1)
+        self.readback = Readback(device, stream, self.lengths)
         self._origin: tuple[int, int] | None = None
         self._source: tuple[Any, wgpu.GPUBindGroup] | None = None
-        for way, rows in zip(ways, self._rows, strict=True):
-            way.frame = self._buffer("frame", 4 * _FRAME_WORDS, usage.UNIFORM | usage.COPY_DST)
-            coding = (self.codes, places, group_bits, self.stream)
-            way.count = self._stage("count_tokens", way.groups, way.frame, rows, self.statistics)
-            way.code = [
-                self._stage(name, way.groups, way.frame, rows, *coding)
-                for name in ("measure_chunks", "write_chunks")
-            ]
-        self.collect: list[Stage] = []
+        self._rows: list[wgpu.GPUBuffer] = []
+        for ways in filter(None, (self.pixels, self.indexes)):
+            # Unpacking reads some words beyond.
+            rows = self._buffer("rows", height * ways[0].row_words * 4 + 16, storage)
+            self._rows.append(rows)
+            for way in ways:
+                way.frame = self._buffer("frame", 4 * _FRAME_WORDS, usage.UNIFORM | usage.COPY_DST)
+                way.count = self._count(way, rows, height // self.sample_step)
+                way.count_all = self._count(way, rows, height)
+                spans = way.spans_per_row, height
+                way.encode = [
+                    *self._filter(way, rows, height),
+                    self._stage("encode_spans", way, spans, rows, self.codes, scratch, records),
+                    self._stage(
+                        "place_spans", way, (1,), self.codes, records, stream, scratch, self.statistics
+                    ),
+                    self._stage("write_stream", way, spans, scratch, records, stream),
+                ]
         self.index: list[Stage] = []
         if self.indexes:
-            palette = self._buffer("palette", 4 * (_PLACES + 1), storage)
-            ranks = self._buffer("ranks", 8 * _PLACES, storage)
-            unfiltered = self._rows[1]
-            self.collect = [
-                self._stage("collect_colours", height, self.unfiltered.frame, unfiltered, palette),
-                self._stage("rank_colours", 1, palette, ranks, self.statistics),
-            ]
-            frames = self.indexes.frame, self.unfiltered.frame
-            self.index = [
-                self._stage("index_rows", height, *frames, unfiltered, ranks, self._rows[2], self.statistics),
-                self.indexes.count,
-            ]
+            self.ranks = self._buffer("ranks", 4 * _PLACES, storage | usage.COPY_DST)
+            resources = self.pixels[0].frame, self._rows[0], self.ranks, self._rows[1]
+            self.index = [self._stage("index_rows", self.indexes[0], (height,), *resources)]
         self.busy = False
 
     def _buffer(self, label: str, size: int, usage: int) -> wgpu.GPUBuffer:
@@ -198,9 +208,16 @@ class _Slot:
         self._buffers.append(buffer)
         return buffer
 
-    def _stage(self, name: str, workgroups: int, *resources: Any) -> Stage:
-        pipeline = self._stages.compiled(name, self.shape[2])
-        return Stage(name, pipeline, self._stages.bind_group(name, *resources), (workgroups,))
+    def _stage(self, name: str, way: _Way, workgroups: tuple[int, ...], *resources: Any) -> Stage:
+        pipeline = self._stages.compiled(name, way.channels)
+        return Stage(name, pipeline, self._stages.bind_group(name, way.frame, *resources), workgroups)
+
+    def _filter(self, way: _Way, rows: wgpu.GPUBuffer, number: int) -> list[Stage]:
+        return [self._stage("choose_filters", way, (number,), rows)] if way.is_filtered else []
+
+    def _count(self, way: _Way, rows: wgpu.GPUBuffer, number: int) -> list[Stage]:
+        count = self._stage("count_spans", way, (way.spans_per_row, number), rows, self.statistics)
+        return [*self._filter(way, rows, number), count]
 
     def first_stage(
         self,
@@ -213,29 +230,28 @@ class _Slot:
         width, height, channels = self.shape
         if origin != self._origin:
             self._origin = origin
-            for way in self._ways:
-                numbers = way.numbers(width, height, origin, self.stream_start, self._stream_words)
+            for way in self.pixels + self.indexes:
+                numbers = way.numbers(width, height, origin, self.stream_start, self.stream_words)
                 self._device.queue.write_buffer(way.frame, 0, numbers)
         if self._source is None or self._source[0]() is not source:
             view = source.create_view() if isinstance(source, wgpu.GPUTexture) else source
             group = self._stages.bind_group(
-                "filter_rows", self.filtered.frame, view, *self._rows[:2], self.statistics
+                "pack_rows", self.pixels[0].frame, view, self._rows[0], self.statistics
             )
             self._source = weakref.ref(source), group
-        pipeline = self._stages.compiled("filter_rows", channels, is_linear, is_premultiplied)
-        return Stage("filter_rows", pipeline, self._source[1], (height,))
+        pipeline = self._stages.first(channels, is_linear, is_premultiplied)
+        return Stage("pack_rows", pipeline, self._source[1], (height,))
 
-    def stream_staging(self, size: int) -> wgpu.GPUBuffer:
-        """A buffer that has room for so many bytes of the stream."""
-        if self._stream_staging is None or self._stream_staging.size < size:
-            if self._stream_staging is not None:
-                self._buffers.remove(self._stream_staging)
-                self._stream_staging.destroy()
-            usage = wgpu.BufferUsage.COPY_DST | wgpu.BufferUsage.MAP_READ
-            self._stream_staging = self._buffer("staging", min(2 * size, self.stream.size), usage)
-        return self._stream_staging
+    def stream_bytes(self, stop: int) -> int:
+        """Of the buffer ``stream``, with so many bits; those that there is no room for are left out."""
+        return 4 * (self.stream_start + min(stop // 32 + 1, self.stream_words))
+
+    def has_room(self, stop: int) -> bool:
+        """Whether so many bits fit."""
+        return stop // 32 < self.stream_words
 
     def destroy(self) -> None:
+        self.readback.destroy()
         for buffer in self._buffers:
             buffer.destroy()
         self._buffers.clear()
@@ -291,11 +307,14 @@ class PngEncoder(TextureEncoder):
         is_linear = source_format.endswith("-srgb")
 
         def compile_all() -> None:
-            for stage in _Stages.BINDINGS:
+            self._stages.first(self._channels, is_linear, self._is_premultiplied)
+            wanted = [(stage, self._channels) for stage in _Stages.BINDINGS if stage != "pack_rows"]
+            if self._channels == 3:
+                wanted += [(stage, 1) for stage in _Stages.OF_PIXELS]
+            for stage, channels in wanted:
                 if self._closed:
                     return
-                of_source = (is_linear, self._is_premultiplied) if stage == "filter_rows" else ()
-                self._stages.compiled(stage, self._channels, *of_source)
+                self._stages.compiled(stage, channels)
 
         self._thread.submit(compile_all)
 
@@ -305,7 +324,7 @@ class PngEncoder(TextureEncoder):
         x, y, width, height = part
         slot = self._free_slot(width, height)
         first = slot.first_stage(source, (x, y), is_linear, self._is_premultiplied)
-        stages = [first, slot.filtered.count, slot.unfiltered.count, *slot.collect]
+        stages = [first, *(stage for way in slot.pixels for stage in way.count)]
         submit(self._device, stages, [slot.statistics_copy], self._profiler)
 
         slot.busy = True
@@ -342,42 +361,36 @@ class PngEncoder(TextureEncoder):
         width, height, _ = slot.shape
         try:
             self._note_times(timings)
-            statistics = yield from _mapped(slot.counts_staging, slot.statistics_bytes)
-            ways = [slot.filtered, slot.unfiltered]
-            palette = None
-            if slot.indexes and (colours := int(statistics[_STATISTICS_PALETTE])) <= _MOST_COLOURS:
-                # A way more, which is worth another look at the counts.
-                submit(self._device, slot.index, [slot.statistics_copy], self._profiler)
+            statistics = yield from _mapped(slot.counts_staging)
+            ways, step, palette = slot.pixels, slot.sample_step, None
+            if slot.indexes and int(statistics[-1]) <= _MOST_COLOURS:
+                palette, ranks = _ranked(statistics[_STATISTICS_COLOURS:][:_PLACES])
+                self._device.queue.write_buffer(slot.ranks, 0, ranks.tobytes())
+                ways = slot.indexes
+                stages = slot.index + [stage for way in ways for stage in way.count]
+                statistics = yield from self._counted(slot, stages, timings)
+            while True:
+                # In the thread, like all that takes a millisecond: this one may have to draw.
+                yield (choice := self._thread.submit(_choose, ways, statistics, step))
+                best, codes = choice.result()
+                sent = np.append(codes.tokens, np.uint32(codes.start))
+                self._device.queue.write_buffer(slot.codes, 0, sent.tobytes())
+                slot.lengths.append(slot.stream_bytes(codes.stop))
+                submit(self._device, best.encode, [Copy(*slot.readback.prepare())], self._profiler)
                 self._note_times(timings)
-                statistics = yield from _mapped(slot.counts_staging, slot.statistics_bytes)
-                first = _STATISTICS_PALETTE + 1
-                palette = statistics[first : first + colours].view(np.uint8).reshape(-1, 4)[:, :3]
-                ways.append(slot.indexes)
-            # In the thread, like all that takes a millisecond: this one may have to draw.
-            yield (choice := self._thread.submit(_choose, ways, statistics))
-            best, codes = choice.result()
-            checksum = adler32(
-                statistics[_STATISTICS_ROWS:].reshape(-1, 3, 2)[:, best.number], best.row_bytes
-            )
-
-            sent = np.append(codes.tokens, np.uint32(codes.start))
-            self._device.queue.write_buffer(slot.codes, 0, sent.tobytes())
-            size = 4 * (slot.stream_start + -(-codes.stop // 32))
-            staging = slot.stream_staging(size)
-            submit(self._device, best.code, [Copy(slot.stream, staging, size)], self._profiler)
-            self._note_times(timings)
-            yield (promise := staging.map_async("READ_NOSYNC", 0, size))
-            promise.sync_wait()
+                mapped = yield from slot.readback.read(lambda head: slot.stream_bytes(_stop(head)))
+                if slot.has_room(_stop(mapped.words(0, 1))):
+                    break
+                # The sample is like nothing else in the picture. Codes for all of it always have room.
+                slot.readback.release()
+                ways, step = [best], 1
+                statistics = yield from self._counted(slot, best.count_all, timings)
             try:
-                mapped = staging.read_mapped(0, size, copy=False)
                 # The thread reads the mapped memory: it is given back only when that is over.
-                used = palette if best is slot.indexes else None
-                reaches_above = any(above for above, _, _ in best.candidates)
-                work = self._thread.submit(self._file, slot, codes, mapped, checksum, used, reaches_above)
-                yield work
+                yield (work := self._thread.submit(self._file, slot, best, codes, mapped, palette))
                 data = work.result()
             finally:
-                staging.unmap()
+                slot.readback.release()
         finally:
             slot.busy = False
             if self._closed:
@@ -385,43 +398,61 @@ class PngEncoder(TextureEncoder):
         timings["ready"] = time.perf_counter() - began
         return EncodedFrame(data, width, height, "png", 100, "444", 1, timings)
 
+    def _counted(
+        self, slot: _Slot, stages: list[Stage], timings: dict[str, float]
+    ) -> Generator[Any, None, NDArray[np.uint32]]:
+        submit(self._device, stages, [slot.statistics_copy], self._profiler)
+        self._note_times(timings)
+        return (yield from _mapped(slot.counts_staging))
+
     def _note_times(self, timings: dict[str, float]) -> None:
         if self._profiler:
             for name, seconds in self._profiler.read().items():
                 timings[name] = timings.get(name, 0.0) + seconds
 
     def _file(
-        self,
-        slot: _Slot,
-        codes: DeflateCodes,
-        mapped: memoryview,
-        checksum: int,
-        palette: NDArray[np.uint8] | None,
-        reaches_above: bool,
+        self, slot: _Slot, way: _Way, codes: DeflateCodes, mapped: Mapped, palette: NDArray[np.uint8] | None
     ) -> bytes:
         """On the thread: the file; its CRC-32 takes a millisecond a megabyte."""
         width, height, channels = slot.shape
-        head = np.frombuffer(mapped, np.uint32, slot.stream_start)
-        if int(head[0]) != codes.stop:
-            raise RuntimeError("the GPU wrote another number of bits than it counted: please report this")
-        stream = codes.zlib_stream([mapped[4 * slot.stream_start :]], checksum)
-        index = index_data(head[_STREAM_ROWS : _STREAM_ROWS + height], reaches_above)
+        head = mapped.words(0, slot.stream_start)
+        rows = head[_STREAM_ROWS:][: _STREAM_ROW * height].reshape(-1, _STREAM_ROW)
+        pieces = mapped.slice(4 * slot.stream_start, slot.stream_bytes(int(head[0])))
+        stream = codes.zlib_stream(pieces, int(head[0]), adler32(rows[:, 1:], way.row_bytes))
+        index = index_data(rows[:, 0], any(above for above, _, _ in way.candidates))
         return png_file(width, height, channels, stream, index, self._dpi, palette)
 
 
-def _choose(ways: list[_Rows], statistics: NDArray[np.uint32]) -> tuple[_Rows, DeflateCodes]:
-    """The way that takes the fewest bits, and the codes for it."""
-    bits = []
-    for way in ways:
-        counts = statistics[way.number * TOKENS :][:TOKENS]
-        way.new_counts, way.counts = counts - way.counts, counts
-        bits.append(estimated_bits(way.new_counts, way.distances))
-    best = ways[int(np.argmin(bits))]
-    return best, DeflateCodes(best.new_counts, best.distances)
+def _ranked(table: NDArray[np.uint32]) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
+    """The palette, shape (colours, 3), and what index_rows.wgsl needs, of the colours at their places.
+
+    They are in the order of their luma, so that in a colour map's picture neighbours have numbers near each other.
+    """
+    places = np.flatnonzero(table)
+    colours = table[places] & 0xFFFFFF
+    rgb = colours.view(np.uint8).reshape(-1, 4)[:, :3]
+    order = np.lexsort((colours, rgb @ np.array([19595, 38470, 7471])))
+    ranks = np.zeros(_PLACES, np.uint32)
+    ranks[places[order]] = colours[order] | np.arange(order.size, dtype=np.uint32) << 24
+    return rgb[order], ranks
 
 
-def _mapped(staging: wgpu.GPUBuffer, size: int) -> Generator[Any, None, NDArray[np.uint32]]:
-    """Waits for a copy to arrive, and gives it as an array of its own."""
+def _choose(ways: list[_Way], statistics: NDArray[np.uint32], step: int) -> tuple[_Way, DeflateCodes]:
+    """The way that takes the fewest bits, and the codes for it, by the counts of one row of so many."""
+    counts = [statistics[way.number * TOKENS :][:TOKENS].astype(np.int64) * step for way in ways]
+    bits = [estimated_bits(each, way.distances) for way, each in zip(ways, counts, strict=True)]
+    best = int(np.argmin(bits))
+    return ways[best], DeflateCodes(counts[best], ways[best].distances, is_sample=step > 1)
+
+
+def _stop(head: memoryview | NDArray[np.uint32]) -> int:
+    """The length in bits of what the GPU wrote."""
+    return int(np.frombuffer(head, np.uint32, 1)[0])
+
+
+def _mapped(staging: wgpu.GPUBuffer) -> Generator[Any, None, NDArray[np.uint32]]:
+    """Waits for a copy of the statistics to arrive, and gives it as an array of its own."""
+    size = 4 * _STATISTICS
     yield (promise := staging.map_async("READ_NOSYNC", 0, size))
     promise.sync_wait()  # raises, should the map have failed
     try:

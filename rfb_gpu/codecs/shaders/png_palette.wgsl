@@ -1,7 +1,5 @@
 // A table of a frame's colours, while these are few. It is open-addressed: a colour lies at its hash or at one of the places after it.
 
-#import png_pixels
-
 const PLACES = 1024u;
 const MOST_COLOURS = 256u;
 const TAKEN = 0x1000000u;               // marks a place that has a colour, black too

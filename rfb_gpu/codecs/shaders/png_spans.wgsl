@@ -1,0 +1,312 @@
+// A span to tokens, by a workgroup: literals, and matches with what stands at one of a few candidate places. After filtering, most of
+// what is left of a synthetic picture are zeros; without, its rows look like those above, with edges a little to the side.
+//
+// The stage declares `frame`, `rows` and on_token(token): a literal's token is its byte, that of a match of 3 to 258 bytes is 253 + its
+// length, and after it comes 512 + the number of its candidate.
+//
+// Each thread has a piece of 32 bytes. For each candidate a word of bits says which of these are the same there; so how long a match is
+// tells the first zero from its place on. What is left is to find where tokens begin. Each thread takes them one after the other as if
+// one began with its piece; where its last one ends, the next piece begins indeed. From there it does so again, which nearly always
+// gives what one thread for the whole span would find. If not, what a thread has too much is cut off, and what is missing it adds.
+
+#import png_residuals
+
+const PIECE_BYTES = 32u;
+const MARGIN_WORDS = 4u;        // before a span, which candidates reach into
+const MOST_CANDIDATES = 12u;
+const FULL_WORDS = 5u;          // a bit for each thread, and zeros
+const MATCH_TOKEN = 253u;
+const CANDIDATE_TOKEN = 512u;
+const SHORTEST_MATCH = 3u;
+const LONGEST_MATCH = 258u;
+const LONG_ENOUGH = 32u;        // to look no further
+const ROUNDS = 2u;
+
+// Words of a row, with one left out after each eight, so that threads do not wait for each other. One row at a time.
+var<workgroup> bytes: array<u32, 1168>;
+// Which bytes of each piece are the same, by candidate; and which pieces are so as a whole.
+var<workgroup> same: array<u32, MOST_CANDIDATES * SPAN_THREADS>;
+var<workgroup> full: array<atomic<u32>, MOST_CANDIDATES * FULL_WORDS>;
+var<workgroup> exits: array<u32, SPAN_THREADS>;
+var<workgroup> farthest: array<u32, SPAN_THREADS / 8u>;
+
+// All places are bytes from the span's beginning on.
+var<private> own: array<u32, 8>;        // the piece
+var<private> matches: u32;              // where in the piece some match begins
+var<private> piece_start: u32;
+var<private> piece_end: u32;
+var<private> entry: u32;                // where the thread's first token begins
+var<private> exit: u32;                 // where that of the next one does
+var<private> tokens: u32;               // where in the piece its tokens begin
+var<private> tokens_end: u32;           // and where the last of these ends
+var<private> picks: vec2u;              // four bits for each match among them, its candidate
+
+fn spread(word: u32) -> u32 {
+    return word + (word >> 3u);
+}
+
+/// The low `count` bits set.
+fn low_bits(count: i32) -> u32 {
+    return select((1u << u32(clamp(count, 0, 31))) - 1u, 0xffffffffu, count > 31);
+}
+
+/// A word of the stream's bytes of a row; zeros beyond its end.
+fn row_word(row: u32, word: u32) -> u32 {
+    if (word >= frame.row_words) {
+        return 0u;
+    }
+    let base = row * frame.row_words;
+    if (frame.is_filtered == 0u) {
+        return pixel_bytes(base, word);
+    }
+    let filter_kind = rows[base] >> 24u;
+    if (word == 0u) {
+        return filter_kind << 24u;
+    }
+    let here = rows[base + word];
+    let left = left_bytes(pixel_bytes(base, word - 1u), here);
+    var prediction = unpacked(left);
+    if (filter_kind != SUB) {
+        let above = base - frame.row_words;
+        let up = rows[above + word];
+        prediction = unpacked(up);
+        if (filter_kind == PAETH) {
+            let corner = left_bytes(pixel_bytes(above, word - 1u), up);
+            prediction = paeth(unpacked(left), prediction, unpacked(corner));
+        }
+    }
+    let end = ROW_PADDING + frame.row_bytes;
+    return packed(unpacked(here) - prediction) & low_bits(8 * i32(end - 4u * word));
+}
+
+/// Puts a row's words where the span is, and a few to either side, into workgroup memory.
+fn stage_row(row: u32, first_word: u32, thread: u32) {
+    for (var i = thread; i < SPAN_WORDS + 2u * MARGIN_WORDS; i += SPAN_THREADS) {
+        var word = 0u;
+        if (first_word + i >= MARGIN_WORDS) {
+            word = row_word(row, first_word + i - MARGIN_WORDS);
+        }
+        bytes[spread(i)] = word;
+    }
+}
+
+/// Which bytes of the piece stand at a candidate's place as well.
+fn find_same(number: u32, first: u32, thread: u32) {
+    let left = frame.candidate[number].y;
+    let place = u32(i32(4u * MARGIN_WORDS) - left);
+    let word = place >> 2u;
+    let shift = (place & 3u) * 8u;
+    let base = 9u * thread;
+    var low = bytes[base + spread(word)];
+    var mask = 0u;
+#unroll j 0..8
+    let high$$j = bytes[base + spread(word + $j + 1u)];
+    let different$$j = own[$j] ^ ((low >> shift) | ((high$$j << 1u) << (31u - shift)));
+    low = high$$j;
+    // The top bit of each byte that is zero; then the four of them side by side.
+    let zeros$$j = ~(((different$$j & 0x7f7f7f7fu) + 0x7f7f7f7fu) | different$$j | 0x7f7f7f7fu);
+    mask |= (((zeros$$j >> 7u) * 0x10204080u) >> 28u) << (4u * $j);
+#end
+    let row_end = i32(ROW_PADDING + frame.row_bytes);
+    let start = i32(first + thread * PIECE_BYTES);
+    mask &= low_bits(min(row_end, row_end + left) - start) & ~low_bits(max(i32(ROW_PADDING), i32(ROW_PADDING) + left) - start);
+    same[number * SPAN_THREADS + thread] = mask;
+    if (mask == 0xffffffffu) {
+        atomicOr(&full[number * FULL_WORDS + (thread >> 5u)], 1u << (thread & 31u));
+    }
+}
+
+/// How many bytes from a place on are the same at a candidate's, up to the span's end.
+fn same_bytes(number: u32, place: u32) -> u32 {
+    let piece = place / PIECE_BYTES;
+    let at = place % PIECE_BYTES;
+    let ones = countTrailingZeros(~(same[number * SPAN_THREADS + piece] >> at));
+    if (at + ones < PIECE_BYTES) {
+        return ones;
+    }
+    let next = piece + 1u;
+    var word = next >> 5u;
+    var partly = ~atomicLoad(&full[number * FULL_WORDS + word]) & (0xffffffffu << (next & 31u));
+    while (partly == 0u) {
+        word++;
+        partly = ~atomicLoad(&full[number * FULL_WORDS + word]);
+    }
+    let last = word * 32u + countTrailingZeros(partly);
+    if (last >= SPAN_THREADS) {
+        return SPAN_BYTES - place;
+    }
+    return last * PIECE_BYTES + countTrailingZeros(~same[number * SPAN_THREADS + last]) - place;
+}
+
+/// The match at a place: its length, or less than the shortest, and its candidate.
+fn best_match(place: u32) -> vec2u {
+    var best = vec2u(0u);
+    for (var i = 0u; i < frame.candidates && best.x < LONG_ENOUGH; i++) {
+        let candidate = frame.candidate[i];
+        var length = same_bytes(i, place);
+        // Further on, one in the same row may do, which takes fewer bits.
+        length = select(length, min(length, LONGEST_MATCH), candidate.x > 0);
+        // They come in the order of what they cost: a later one must be better.
+        if (length >= SHORTEST_MATCH && length > best.x + u32(candidate.z)) {
+            best = vec2u(length, i);
+        }
+    }
+    return best;
+}
+
+/// Where the first token begins that is not in the piece, if one begins at `place`.
+fn parsed(from_place: u32) -> u32 {
+    var place = from_place;
+    while (place < piece_end) {
+        let ahead = matches >> (place % PIECE_BYTES);
+        if (ahead == 0u) {
+            return piece_end;
+        }
+        place += countTrailingZeros(ahead);
+        place += best_match(place).x;
+    }
+    return place;
+}
+
+/// Sets `entry` and `exit` from where each thread's tokens end. Every thread of the workgroup must call it.
+fn meet(end: u32, thread: u32) {
+    exits[thread] = end;
+    workgroupBarrier();
+    let first = thread & ~7u;
+    var before = 0u;
+    for (var i = first; i < thread; i++) {
+        before = max(before, exits[i]);
+    }
+    if ((thread & 7u) == 7u) {
+        farthest[thread >> 3u] = max(before, end);
+    }
+    workgroupBarrier();
+    for (var i = 0u; i < (thread >> 3u); i++) {
+        before = max(before, farthest[i]);
+    }
+    entry = max(piece_start, before);
+    exit = max(piece_end, max(before, end));
+}
+
+/// Finds the span's tokens; every thread of the workgroup must call it.
+fn find_tokens(row: u32, span: u32, thread: u32) {
+    let first = span * SPAN_BYTES;
+    if (thread < MOST_CANDIDATES * FULL_WORDS) {
+        atomicStore(&full[thread], 0u);
+    }
+    stage_row(row, span * SPAN_WORDS, thread);
+    workgroupBarrier();
+#unroll j 0..8
+    own[$j] = bytes[9u * thread + spread(MARGIN_WORDS + $j)];
+#end
+    var number = 0u;
+    for (; number < frame.candidates && frame.candidate[number].x == 0; number++) {
+        find_same(number, first, thread);
+    }
+    if (number < frame.candidates) {
+        if (row % STRIPE_ROWS == 0u) {
+            for (; number < frame.candidates; number++) {
+                same[number * SPAN_THREADS + thread] = 0u;
+            }
+        } else {
+            workgroupBarrier();
+            stage_row(row - 1u, span * SPAN_WORDS, thread);
+            workgroupBarrier();
+            for (; number < frame.candidates; number++) {
+                find_same(number, first, thread);
+            }
+            workgroupBarrier();
+#unroll j 0..8
+            bytes[9u * thread + spread(MARGIN_WORDS + $j)] = own[$j];
+#end
+        }
+    }
+    workgroupBarrier();
+
+    matches = 0u;
+    for (var i = 0u; i < frame.candidates; i++) {
+        let here = same[i * SPAN_THREADS + thread];
+        var next = 0u;
+        if (thread + 1u < SPAN_THREADS) {
+            next = same[i * SPAN_THREADS + thread + 1u];
+        }
+        matches |= here & ((here >> 1u) | (next << 31u)) & ((here >> 2u) | (next << 30u));
+    }
+    let span_end = min(SPAN_BYTES, ROW_PADDING + frame.row_bytes - first);
+    piece_start = select(min(thread * PIECE_BYTES, span_end), ROW_PADDING, first + thread == 0u);
+    piece_end = min((thread + 1u) * PIECE_BYTES, span_end);
+    entry = piece_start;
+    for (var round = 0u; round < ROUNDS; round++) {
+        meet(parsed(entry), thread);
+    }
+
+    tokens = 0u;
+    picks = vec2u(0u);
+    var pick = 0u;
+    var place = entry;
+    let end = min(exit, piece_end);
+    while (place < end) {
+        let literals = min(countTrailingZeros(matches >> (place % PIECE_BYTES)), end - place);
+        tokens |= low_bits(i32(literals)) << (place % PIECE_BYTES);
+        place += literals;
+        if (place < end) {
+            tokens |= 1u << (place % PIECE_BYTES);
+            let found = best_match(place);
+            let length = min(found.x, exit - place);
+            if (length < SHORTEST_MATCH) {
+                place++;
+            } else {
+                picks[pick >> 3u] |= found.y << (4u * (pick & 7u));
+                pick++;
+                place += length;
+            }
+        }
+    }
+    tokens_end = place;
+}
+
+fn on_literal(place: u32) {
+    let word = bytes[spread(MARGIN_WORDS + (place >> 2u))];
+    on_token((word >> ((place & 3u) * 8u)) & 0xffu);
+}
+
+fn on_match(length: u32, candidate: u32) {
+    var rest = length;
+    while (rest > 0u) {
+        var part = min(rest, LONGEST_MATCH);
+        if (part < rest && rest - part < SHORTEST_MATCH) {
+            part = rest - SHORTEST_MATCH;
+        }
+        on_token(MATCH_TOKEN + part);
+        on_token(CANDIDATE_TOKEN + candidate);
+        rest -= part;
+    }
+}
+
+/// Hands the thread's tokens to on_token.
+fn each_token() {
+    var place = entry;
+    var rest = picks;
+    while (place < tokens_end) {
+        let after = (tokens >> (place % PIECE_BYTES)) >> 1u;
+        let next = select(tokens_end, place + 1u + countTrailingZeros(after), after != 0u);
+        if (next == place + 1u) {
+            on_literal(place);
+        } else {
+            on_match(next - place, rest.x & 15u);
+            rest = vec2u((rest.x >> 4u) | (rest.y << 28u), rest.y >> 4u);
+        }
+        place = next;
+    }
+    while (place < exit) {
+        let found = best_match(place);
+        let length = min(found.x, exit - place);
+        if (length < SHORTEST_MATCH) {
+            on_literal(place);
+            place++;
+        } else {
+            on_match(length, found.y);
+            place += length;
+        }
+    }
+}
