@@ -2,7 +2,7 @@
 //
 // in:       `rows`
 // out:      `rows`: the filter's number, in each row's first word
-// dispatch: (rows, or a part of them), 64 threads
+// dispatch: (rows, or a part of them), 256 threads
 // moves:    each byte twice
 //
 // Sub, Up or Paeth. The first row of a stripe takes nothing from the row above. Which suits best tells a sum over the residuals of about
@@ -11,7 +11,7 @@
 #import png_frame
 #import png_residuals
 
-const WORKGROUP_SIZE = 64u;
+const WORKGROUP_SIZE = 256u;
 
 @group(0) @binding(0) var<uniform> frame: Frame;
 @group(0) @binding(1) var<storage, read_write> rows: array<u32>;

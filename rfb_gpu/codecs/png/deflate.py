@@ -176,14 +176,14 @@ class DeflateCodes:
         """The whole stream (RFC 1950).
 
         Arguments:
-            pieces: its first bytes, where the bits from ``start`` to ``stop`` are those of the tokens, and those of the
-                first one's byte before it zero.
+            pieces: its first bytes, where the bits from ``start`` to ``stop`` are those of the tokens, and others of
+                their bytes are zero.
             stop: the bit behind the last token.
             checksum: Adler-32 of what it holds.
         """
         code, length = self._end
         size = -(-(stop + length) // 8)
-        data = bytearray(b"".join(pieces)[:size])
+        data = bytearray(b"".join(pieces)[: -(-stop // 8)])
         data += bytes(size - len(data))
         data[: self.start // 8] = bytes(self.start // 8)
         for at, bits in (

@@ -83,7 +83,7 @@ class _Stages(Stages):
         "count_spans": "uniform read-only-storage storage",
         "index_rows": "uniform uniform read-only-storage read-only-storage storage",
         "encode_spans": "uniform read-only-storage read-only-storage storage storage",
-        "place_spans": "uniform read-only-storage storage storage storage storage",
+        "place_spans": "uniform read-only-storage read-only-storage storage storage storage",
         "write_stream": "uniform read-only-storage read-only-storage storage",
     }
     OF_PIXELS: ClassVar[tuple[str, ...]] = ("choose_filters", "count_spans", "encode_spans")

@@ -66,10 +66,11 @@ fn insert_in_frame(wanted: u32) -> bool {
         if (there == wanted) {
             return true;
         }
+        // At each turn: when many ask at once, the table may be full, and there is no end to looking.
+        if (atomicLoad(&statistics[COLOUR_COUNT]) > MOST_COLOURS) {
+            return false;
+        }
         if (there == 0u) {
-            if (atomicLoad(&statistics[COLOUR_COUNT]) > MOST_COLOURS) {
-                return false;
-            }
             if (atomicCompareExchangeWeak(&statistics[STATISTICS_COLOURS + place], 0u, wanted).exchanged) {
                 atomicAdd(&statistics[COLOUR_COUNT], 1u);
                 return true;

@@ -38,8 +38,7 @@ const STREAM_ROWS = 4u;
 const ADLER_BASE = 65521u;
 
 // A span, which a workgroup codes, is so many bytes of a row, its padding among them. The row's last span may be short. Of each,
-// `records` has: how many bits, where they lie in `scratch`, and two sums for Adler-32, the first of which gives way to the bit of the
-// stream where it begins.
+// `records` has: how many bits, where they lie in `scratch`, and two sums for Adler-32.
 const SPAN_THREADS = 128u;
 const SPAN_WORDS = 1024u;
 const SPAN_BYTES = 4096u;

@@ -154,22 +154,30 @@ fn best_match(place: u32) -> vec2u {
     return best;
 }
 
-/// Where the first token begins that is not in the piece, if one begins at `place`.
-fn parsed(from_place: u32) -> u32 {
-    var place = from_place;
+/// Finds the piece's tokens, if the first one begins at `entry`; sets `tokens`, `tokens_end` and `picks`.
+fn find_piece_tokens() {
+    tokens = 0u;
+    picks = vec2u(0u);
+    var pick = 0u;
+    var place = entry;
     while (place < piece_end) {
-        let ahead = matches >> (place % PIECE_BYTES);
-        if (ahead == 0u) {
-            return piece_end;
+        let literals = min(countTrailingZeros(matches >> (place % PIECE_BYTES)), piece_end - place);
+        tokens |= low_bits(i32(literals)) << (place % PIECE_BYTES);
+        place += literals;
+        if (place < piece_end) {
+            let found = best_match(place);
+            tokens |= 1u << (place % PIECE_BYTES);
+            picks[pick >> 3u] |= found.y << (4u * (pick & 7u));
+            pick++;
+            place += found.x;
         }
-        place += countTrailingZeros(ahead);
-        place += best_match(place).x;
     }
-    return place;
+    tokens_end = place;
 }
 
 /// Sets `entry` and `exit` from where each thread's tokens end. Every thread of the workgroup must call it.
-fn meet(end: u32, thread: u32) {
+fn meet(thread: u32) {
+    let end = tokens_end;
     exits[thread] = end;
     workgroupBarrier();
     let first = thread & ~7u;
@@ -236,33 +244,23 @@ fn find_tokens(row: u32, span: u32, thread: u32) {
     piece_start = select(min(thread * PIECE_BYTES, span_end), ROW_PADDING, first + thread == 0u);
     piece_end = min((thread + 1u) * PIECE_BYTES, span_end);
     entry = piece_start;
+    find_piece_tokens();
     for (var round = 0u; round < ROUNDS; round++) {
-        meet(parsed(entry), thread);
-    }
-
-    tokens = 0u;
-    picks = vec2u(0u);
-    var pick = 0u;
-    var place = entry;
-    let end = min(exit, piece_end);
-    while (place < end) {
-        let literals = min(countTrailingZeros(matches >> (place % PIECE_BYTES)), end - place);
-        tokens |= low_bits(i32(literals)) << (place % PIECE_BYTES);
-        place += literals;
-        if (place < end) {
-            tokens |= 1u << (place % PIECE_BYTES);
-            let found = best_match(place);
-            let length = min(found.x, exit - place);
-            if (length < SHORTEST_MATCH) {
-                place++;
-            } else {
-                picks[pick >> 3u] |= found.y << (4u * (pick & 7u));
-                pick++;
-                place += length;
-            }
+        let entry_before = entry;
+        meet(thread);
+        if (entry != entry_before) {
+            find_piece_tokens();
         }
     }
-    tokens_end = place;
+    if (tokens_end > exit) {
+        // The last one is cut off. What is too short for a match are literals.
+        let last = PIECE_BYTES * thread + 31u - countLeadingZeros(tokens);
+        tokens_end = exit;
+        if (exit - last < SHORTEST_MATCH) {
+            tokens_end = piece_end;
+            tokens |= low_bits(i32(piece_end - last)) << (last % PIECE_BYTES);
+        }
+    }
 }
 
 fn on_literal(place: u32) {
