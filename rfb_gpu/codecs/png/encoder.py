@@ -47,7 +47,7 @@ _STATISTICS_COLOURS = _WAYS * TOKENS
 _PLACES = 1024
 _STATISTICS = _STATISTICS_COLOURS + _PLACES + 1
 _MOST_COLOURS = 256
-_MOST_CANDIDATES = 12
+_MOST_CANDIDATES = 8
 _FRAME_WORDS = 12 + 4 * _MOST_CANDIDATES
 # With the best code of 286 symbols no token takes more bits on average than with the flat one, which has 9.
 _MOST_BITS_PER_BYTE = 9
@@ -62,13 +62,11 @@ _SAMPLE_STEP = 15
 def _candidates(channels: int, row_bytes: int, is_filtered: bool) -> list[tuple[int, int, int]]:
     """Where matches are looked for: rows above, bytes to the left, and bytes by which a match there must at least be better.
 
-    Filtered rows are runs, of bytes or of pixels. Unfiltered ones also look like the row above, and where an edge is not quite
-    upright, like that row a few pixels to the side. What is far away takes 10 to 20 bits to tell.
+    Rows are runs of a pixel. Unfiltered ones also look like the row above, and where an edge is not quite upright, like that row a
+    few pixels to the side. What is far away takes 10 to 20 bits to tell.
     """
-    near = sorted({1, channels})
-    found = [(0, distance, 0) for distance in near]
+    found = [(0, channels, 0)]
     if not is_filtered:
-        found += [(0, pixels * channels, 0) for pixels in (2, 3)]
         found += [(1, pixels * channels, 1) for pixels in (0, 1, -1, 2, -2, 3, -3)]
     return [each for each in found if 0 < each[0] * row_bytes + each[1] <= LONGEST_DISTANCE]
 

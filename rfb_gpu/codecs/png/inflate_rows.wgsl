@@ -91,12 +91,10 @@ fn next_distance() -> u32 {
     return max((entry >> 8u) + take((entry >> 4u) & 15u), 1u);
 }
 
-// Where a match's bytes come from. The next ones are always in whole words already, but for those that repeat what is in the word that
-// is being filled.
-const BYTES = 0u;       // the last three words, byte by byte, until what repeats after `distance` bytes repeats after whole words too
-const WORDS = 1u;       // the word before the one that is being filled, or the third before it
-const RECENT = 2u;      // the recent words of the row, or of the one above
-const NOWHERE = 3u;     // what no file of ours asks for: zeros
+// Where a match's bytes come from.
+const NEAR = 0u;        // the four bytes before, which may repeat
+const RECENT = 1u;      // the recent words of the row, or of the one above; the next bytes are in whole words already
+const NOWHERE = 2u;     // what no file of ours asks for: zeros
 
 /// Four bytes of the recent words of a thread's row, from a byte of the row on.
 fn recent_bytes(thread: u32, byte: u32) -> u32 {
@@ -138,11 +136,11 @@ fn inflate_rows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
 
     var at = ROW_PADDING;           // bytes that are there
     var pending = 0u;               // those of the word that is being filled
-    var last = vec3u(0u);           // the words before it, the latest first
+    var last = 0u;                  // the word before it
     var copying = 0u;               // bytes of a match that are not there yet
-    var source_kind = BYTES;
+    var source_kind = NEAR;
     var distance = 1u;
-    var single = 0u;                // bytes to copy one by one
+    var repeated = 0u;              // times this, the bytes that repeat are four
     var source_row = thread;
     for (var step = 0u; step < frame.steps; step++) {
         let turn = i32(step) - i32(frame.lag * thread);
@@ -164,12 +162,10 @@ fn inflate_rows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
                     if (distance <= min(at - ROW_PADDING, RECENT_BYTES)) {
                         source_kind = RECENT;
                         source_row = thread;
-                        // 1 and 2 repeat after 4 bytes, 3 and 6 after 12.
-                        if (distance <= 3u || distance == 6u) {
-                            source_kind = BYTES;
-                            single = select(12u, 4u, distance < 3u) - distance;
-                        } else if (distance == 4u || distance == 12u) {
-                            source_kind = WORDS;
+                        if (distance <= 4u) {
+                            source_kind = NEAR;
+                            repeated = 1u | select(0u, 0x10000u, distance < 3u) | select(0u, 0x01000100u, distance == 1u)
+                                | select(0u, 0x01000000u, distance == 3u);
                         }
                     } else if (thread > 0u && distance <= frame.row_bytes + REACH && distance + REACH >= frame.row_bytes) {
                         // To the left of what is to be filled, or to the right where it wraps around.
@@ -188,21 +184,11 @@ fn inflate_rows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
                 }
             } else {
                 count = min(min(4u - (at & 3u), copying), row_end - at);
-                if (source_kind == WORDS) {
-                    bits = select(last.x, last.z, distance == 12u) >> shift;
+                if (source_kind == NEAR) {
+                    let before = (last >> shift) | ((pending << 1u) << (31u - shift));
+                    bits = (before >> (32u - 8u * distance)) * repeated;
                 } else if (source_kind == RECENT) {
                     bits = recent_bytes(source_row, at - distance);
-                } else if (source_kind == BYTES) {
-                    count = 1u;
-                    let there = at - distance;
-                    let back = word - (there >> 2u);
-                    let bytes = select(select(last.y, last.x, back == 1u), pending, back == 0u);
-                    bits = bytes >> ((there & 3u) * 8u);
-                    single--;
-                    if (single == 0u) {
-                        source_kind = WORDS;
-                        distance = select(12u, 4u, distance < 3u);
-                    }
                 }
                 bits &= 0xffffffffu >> (32u - 8u * count);
                 copying -= count;
@@ -212,7 +198,7 @@ fn inflate_rows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
             if (at >> 2u != word || at == row_end) {
                 rows[row_start + word] = pending;
                 recent[thread * RECENT_WORDS + word % RECENT_WORDS] = pending;
-                last = vec3u(pending, last.xy);
+                last = pending;
                 pending = 0u;
             }
         }

@@ -13,7 +13,7 @@ struct Frame {
     candidates: u32,        // how many of the following there are
     stream_start: u32,      // words of `stream` before its bits
     stream_words: u32,      // that `stream` has room for
-    candidate: array<vec4i, 12>,
+    candidate: array<vec4i, 8>,
 }
 
 // A candidate is a place where the bytes from here on may stand already: x rows above (0 or 1), y bytes to the left (or, above, to the

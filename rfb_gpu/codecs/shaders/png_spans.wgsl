@@ -13,7 +13,7 @@
 
 const PIECE_BYTES = 32u;
 const MARGIN_WORDS = 4u;        // before a span, which candidates reach into
-const MOST_CANDIDATES = 12u;
+const MOST_CANDIDATES = 8u;
 const FULL_WORDS = 5u;          // a bit for each thread, and zeros
 const MATCH_TOKEN = 253u;
 const CANDIDATE_TOKEN = 512u;
