@@ -1,4 +1,4 @@
-"""Textures to PNG files on the GPU: filters and token counts, codes made to measure on the CPU, then the bits.
+"""Textures to PNG files on the GPU: token counts of a part of the rows, codes made to measure on the CPU, then the bits.
 
 :meth:`PngEncoder._encode` and the generator that follows it read from top to bottom as the list of what the GPU does. The stages
 are the ``.wgsl`` files beside this one; the codes and the bytes around the compressed ones are made in :mod:`.deflate`. This module
@@ -270,14 +270,14 @@ class PngEncoder(TextureEncoder):
     Raises:
         ValueError, TypeError: an argument is out of its range.
 
-    The files are complete, any decoder opens them, and they hold every 8-bit number of the texture exactly. Memory: about 10 bytes
+    The files are complete, any decoder opens them, and they hold every 8-bit number of the texture exactly. Memory: about 11 bytes
     a pixel and slot for RGB.
 
-    Method: rows filtered by Sub, Up or Paeth, whichever leaves the fewest bits, and runs of bytes or pixels in them; or not
-    filtered at all, and matches also with the row above, which suits flat colours; or the same with a palette, of up to 256
-    colours: for the whole frame what takes less. One deflate block, whose Huffman codes are fitted to the frame itself. The tokens
-    are counted on the GPU, their codes made on the CPU, and the bits written on the GPU; in between it waits for a few kB. There is
-    no colour profile in the files: without one, viewers take the numbers as sRGB, which they are.
+    Method: rows filtered by Sub, Up or Paeth, whichever leaves the fewest bits, and runs of a pixel in them; or not filtered at
+    all, and matches also with the row above, which suits flat colours; or one of both with a palette, of up to 256 colours: for
+    the whole frame what takes less. One deflate block, whose Huffman codes are fitted to the frame itself. The tokens of some of
+    its rows are counted on the GPU, codes made on the CPU, and the bits written on the GPU; in between it waits for a few kB.
+    There is no colour profile in the files: without one, viewers take the numbers as sRGB, which they are.
     """
 
     name = "GPU PNG"
@@ -364,8 +364,8 @@ class PngEncoder(TextureEncoder):
             if slot.indexes and int(statistics[-1]) <= _MOST_COLOURS:
                 palette, ranks = _ranked(statistics[_STATISTICS_COLOURS:][:_PLACES])
                 self._device.queue.write_buffer(slot.ranks, 0, ranks.tobytes())
-                ways = slot.indexes
-                stages = slot.index + [stage for way in ways for stage in way.count]
+                ways = slot.pixels + slot.indexes
+                stages = slot.index + [stage for way in slot.indexes for stage in way.count]
                 statistics = yield from self._counted(slot, stages, timings)
             while True:
                 # In the thread, like all that takes a millisecond: this one may have to draw.
@@ -385,7 +385,8 @@ class PngEncoder(TextureEncoder):
                 statistics = yield from self._counted(slot, best.count_all, timings)
             try:
                 # The thread reads the mapped memory: it is given back only when that is over.
-                yield (work := self._thread.submit(self._file, slot, best, codes, mapped, palette))
+                used = palette if best in slot.indexes else None
+                yield (work := self._thread.submit(self._file, slot, best, codes, mapped, used))
                 data = work.result()
             finally:
                 slot.readback.release()
