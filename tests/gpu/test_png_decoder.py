@@ -16,7 +16,8 @@ from PIL import Image
 
 from rfb_gpu import PngDecoder, PngEncoder
 from rfb_gpu.codecs.png import CorruptPngError, ForeignPngError, PngError
-from rfb_gpu.codecs.png.file import chunk, index_data, parse
+from rfb_gpu.codecs.png.deflate import TOKENS, DeflateCodes
+from rfb_gpu.codecs.png.file import chunk, index_data, parse, png_file
 from tests.gpu.helpers import PICTURES, image_of, picture, slanted_edges, texture_of
 
 CHANNELS = ("rgb", "rgba", "gray")
@@ -162,6 +163,36 @@ def filtered_by(kinds, image):
 def test_every_filter(device, codecs, channels, no_pillow):
     image = picture("noise", 37, 130)[..., :channels]
     file = filtered_by([0, 1, 2, 3, 4, 4, 3, 2], np.ascontiguousarray(image))
+    np.testing.assert_array_equal(image_of(device, codecs[1].decode(file)), by_libpng(file))
+
+
+def test_every_distance_within_a_row(device, codecs, no_pillow):
+    """Also those that our encoder does not use, in matches of all lengths that begin anywhere in a word."""
+    distances = [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 16, 31, 32, 100, 128]
+    rng = np.random.default_rng(0)
+    width, rows, all_tokens, beginnings = 900, [], [], []
+    for _ in range(70):
+        row, tokens = bytearray(1), [0]
+        while len(row) <= width:
+            usable = sum(distance < len(row) for distance in distances)
+            length = min(int(rng.choice([3, 4, 5, 6, 9, 20, 258])), width + 1 - len(row))
+            if usable and length >= 3 and rng.random() < 0.5:
+                number = int(rng.integers(usable))
+                tokens += [253 + length, 512 + number]
+                for _ in range(length):
+                    row.append(row[-distances[number]])
+            else:
+                tokens.append(int(rng.integers(256)))
+                row.append(tokens[-1])
+        rows.append(bytes(row))
+        beginnings.append(len(all_tokens))
+        all_tokens += tokens
+    codes = DeflateCodes(np.bincount(all_tokens, minlength=TOKENS), distances)
+    ends = codes.start + np.cumsum([0, *(int(codes.tokens[token]) & 31 for token in all_tokens)])
+    value = sum(int(codes.tokens[token]) >> 5 << int(at) for token, at in zip(all_tokens, ends, strict=False))
+    stop = int(ends[-1])
+    stream = codes.zlib_stream([value.to_bytes(-(-stop // 8), "little")], stop, zlib.adler32(b"".join(rows)))
+    file = png_file(width, len(rows), 1, stream, index_data(ends[beginnings], False))
     np.testing.assert_array_equal(image_of(device, codecs[1].decode(file)), by_libpng(file))
 
 

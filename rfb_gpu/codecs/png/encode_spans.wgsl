@@ -1,7 +1,7 @@
 // Stage 3 of 5: the bits of each span, one workgroup per span.
 //
 // in:       `rows`, `codes`
-// out:      `scratch`: in its first word how many are used, must be one before; the bits, from a word on that is the span's own;
+// out:      `scratch`: its first word, zero before, counts those that are used; the bits begin with a word of the span's own;
 //           `records`
 // dispatch: (spans of a row, rows), 128 threads
 // moves:    each byte once, that of the row above once more, the stream once
