@@ -23,9 +23,8 @@ def reference_file(rgb: np.ndarray, quality: int, subsampling: str, with_index: 
     stream = reference.write_stream(segments)
     index = b""
     if with_index:
-        entries = reference.index_of(
-            segments, entry_work(layout, len(stream), len(segments) * len(segments[0]))
-        )
+        work = entry_work(layout, len(stream), len(segments) * len(segments[0]))
+        entries = reference.index_of(segments, work, layout)
         index = index_markers(layout, entries, len(stream))
     first, rest = file_head(layout, quantisation_tables(quality))
     return first + index + rest + stream

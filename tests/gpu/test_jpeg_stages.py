@@ -5,7 +5,7 @@ import pytest
 import wgpu
 
 from rfb_gpu import JpegDecoder, JpegEncoder
-from rfb_gpu.codecs.jpeg.bitstream import FIRST_ENTRY_WORK, SEGMENT_BLOCKS, Layout, parse
+from rfb_gpu.codecs.jpeg.bitstream import FIRST_ENTRY_WORK, Layout, parse
 from tests.gpu.helpers import image_of, picture, texture_of
 from tests.gpu.jpeg_files import reference_file
 from tests.reference import jpeg as reference
@@ -72,10 +72,12 @@ def test_encoder_stages(device, kind, width, height, quality, subsampling):
 
     # Levels to code.
     segments = reference.encode_segments(levels, layout)
-    spans = [["".join(row[i : i + 8]) for i in range(0, len(row), 8)] for row in segments]
+    per_span = 96 // layout.segment_blocks
+    spans = [["".join(row[i : i + per_span]) for i in range(0, len(row), per_span)] for row in segments]
     flat = [code for row in spans for code in row]
     span_words = (plan.scratch.size // 4) // len(flat)
-    records = words(device, plan.records, 14 * len(flat)).reshape(-1, 14)
+    record_words = 6 + per_span
+    records = words(device, plan.records, record_words * len(flat)).reshape(-1, record_words)
     scratch = words(device, plan.scratch, span_words * len(flat)).reshape(-1, span_words)
     for record, words_of_span, code in zip(records, scratch, flat, strict=True):
         found = "".join(f"{word:032b}" for word in words_of_span[: -(-len(code) // 32)])
@@ -84,12 +86,15 @@ def test_encoder_stages(device, kind, width, height, quality, subsampling):
             sum(code[i : i + 8] == "1" * 8 for i in range(first, len(code) - 7, 8)) for first in range(8)
         ]
         assert [int(n) for word in record[:4] for n in (word & 0xFFFF, word >> 16)] == stuffing
-        assert record[12] == int(code[:8].ljust(8, "0"), 2)
-        assert record[13] == int(code[-8:], 2)
+        assert record[-2] == int(code[:8].ljust(8, "0"), 2)
+        assert record[-1] == int(code[-8:], 2)
     ends = [
-        len("".join(row[i : i + k + 1])) for row in segments for i in range(0, len(row), 8) for k in range(8)
+        len("".join(row[i : i + k + 1]))
+        for row in segments
+        for i in range(0, len(row), per_span)
+        for k in range(per_span)
     ]
-    assert records[:, 4:12].ravel().tolist() == ends
+    assert records[:, 4:-2].ravel().tolist() == ends
 
     # Code to places.
     places, lengths = reference.place_segments(spans)
@@ -101,13 +106,13 @@ def test_encoder_stages(device, kind, width, height, quality, subsampling):
             head = before[len(before) // 8 * 8 :]
             assert found[row * len(spans[row]) + i, 2] == int(head or "0", 2)
             before += code
-    begins = reference.index_entries(segments, FIRST_ENTRY_WORK)
+    begins = reference.index_entries(segments, FIRST_ENTRY_WORK, layout)
     rows = words(device, plan.rows, 2 * layout.rows).reshape(-1, 2)
     np.testing.assert_array_equal(rows[:, 0], lengths)
     np.testing.assert_array_equal(rows[:, 1], [sum(row) for row in begins])
 
     # Places to the index.
-    expected = reference.index_of(segments, FIRST_ENTRY_WORK)
+    expected = reference.index_of(segments, FIRST_ENTRY_WORK, layout)
     result = words(device, plan.slots[0].results[0], 560 + 2 * len(expected))
     assert result[2] == len(expected)
     np.testing.assert_array_equal(result[560:].reshape(-1, 2), expected)
@@ -152,7 +157,7 @@ def test_decoder_stages(device, kind, width, height, quality, subsampling):
     entry_dc = words(device, buffers["entry_dc"], 4 * file.positions.size).astype(np.int32)
     entry_dc = entry_dc.reshape(-1, 4)
     np.testing.assert_array_equal(entry_dc[:, 3], file.first_segments)
-    segments[:, 1], segment_entry = segments[:, 1] & 2047, segments[:, 1] >> 11
+    segments[:, 1], segment_entry = segments[:, 1] & 1023, segments[:, 1] >> 10
     last = np.searchsorted(file.first_segments, np.arange(len(segments)), "right") - 1
     np.testing.assert_array_equal(segment_entry, last)
     elements = words(device, buffers["list"], int(segments.sum(1).max())).astype(int)
@@ -160,8 +165,8 @@ def test_decoder_stages(device, kind, width, height, quality, subsampling):
     for i, (start, count) in enumerate(segments):
         row, segment = divmod(i, layout.segments_per_row)
         part = elements[start : start + count]
-        part = part[part != 0]  # what fills up fours
-        block = (part >> 22) + segment * SEGMENT_BLOCKS
+        first = segment * layout.segment_blocks
+        block = first + ((part >> 22) - first) % 1024
         levels[row, block, part >> 16 & 63] = (part & 0xFFFF).astype(np.uint16).view(np.int16)
         row_entry = np.searchsorted(file.first_segments, row * layout.segments_per_row)
         for n in np.unique(block):

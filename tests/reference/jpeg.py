@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rfb_gpu.codecs.jpeg.bitstream import MOST_SEGMENTS, SEGMENT_WORK, Layout, parse
+from rfb_gpu.codecs.jpeg.bitstream import BLOCK_WORK, Layout, parse
 from rfb_gpu.codecs.jpeg.tables import STANDARD_HUFFMAN, ZIGZAG, HuffmanTable, quantisation_tables
 
 Levels = np.ndarray
@@ -152,27 +152,28 @@ def place_segments(segments: list[list[str]]) -> tuple[np.ndarray, list[int]]:
     return np.array(places), lengths
 
 
-def index_entries(segments: list[list[str]], work: int) -> list[list[bool]]:
+def index_entries(segments: list[list[str]], work: int, layout: Layout) -> list[list[bool]]:
     """Which segments begin an entry of the index: a row is cut into stretches of so much work, and the segments whose middle falls
     into the same one are an entry."""
+    segment_work = BLOCK_WORK * layout.segment_blocks
     begins = []
     for row in segments:
         before, last, here = 0, -1, []
         for number, code in enumerate(row):
-            stretch = (2 * before + len(code) + (2 * number + 1) * SEGMENT_WORK) // (2 * work)
-            here.append(number % MOST_SEGMENTS == 0 or stretch != last)
+            stretch = (2 * before + len(code) + (2 * number + 1) * segment_work) // (2 * work)
+            here.append(number == 0 or stretch != last)
             before, last = before + len(code), stretch
         begins.append(here)
     return begins
 
 
-def index_of(segments: list[list[str]], work: int) -> np.ndarray:
+def index_of(segments: list[list[str]], work: int, layout: Layout) -> np.ndarray:
     """The index's entries: position in the stream and number of the first segment, shape (entries, 2)."""
     places, lengths = place_segments(segments)
     per_row = len(segments[0])
     starts = np.cumsum([0, *lengths[:-1]]).repeat(per_row)
     positions = (starts + places[:, 0] // 8 + places[:, 1]) * 8 + places[:, 0] % 8
-    first = np.flatnonzero(np.ravel(index_entries(segments, work)))
+    first = np.flatnonzero(np.ravel(index_entries(segments, work, layout)))
     return np.stack([positions[first], first], 1)
 
 

@@ -3,9 +3,6 @@
  * It decodes nothing, and never trusts the bytes: whatever it gives back has its bounds checked.
  */
 
-/** Blocks from one place where decoding can start to the next: 8 MCUs in 4:4:4, 6 in 4:2:2, 4 in 4:2:0, 24 in gray. */
-const SEGMENT_BLOCKS = 12;
-
 const SOI = 0xd8;
 const EOI = 0xd9;
 const SOS = 0xda;
@@ -25,10 +22,9 @@ const HUFFMAN_SLOTS = [0x00, 0x10, 0x01, 0x11];
 const SCAN = "3,1,0,2,17,3,17,0,63,0";
 const GRAY_SCAN = "1,1,0,0,63,0";
 
-/** "RFBG" 0, version 2, one byte reserved, blocks per segment (u16), first entry (u32), all little-endian. */
-const INDEX_NAME = Uint8Array.of(0x52, 0x46, 0x42, 0x47, 0, 3);
-const INDEX_HEAD_BYTES = 13;
-const ENTRY_BYTES = 3;
+/** "RFBG" 0, version 4; then how many bits a count has (u8) and the first word (u32, little-endian). */
+const INDEX_NAME = Uint8Array.of(0x52, 0x46, 0x42, 0x47, 0, 4);
+const INDEX_HEAD_BYTES = 11;
 
 export class JpegError extends Error {}
 
@@ -61,10 +57,16 @@ export interface Geometry {
   readonly mcuWidth: number;
   readonly mcuHeight: number;
   readonly blocksPerMcu: number;
+  /** From one place where decoding can start to the next. */
   readonly mcusPerSegment: number;
 }
 
-function geometryOf(lumaAcross: number, lumaDown: number, hasChroma = true): Geometry {
+function geometryOf(
+  lumaAcross: number,
+  lumaDown: number,
+  hasChroma: boolean,
+  mcusPerSegment: number,
+): Geometry {
   const blocksPerMcu = lumaAcross * lumaDown + (hasChroma ? 2 : 0);
   return {
     lumaAcross,
@@ -73,15 +75,15 @@ function geometryOf(lumaAcross: number, lumaDown: number, hasChroma = true): Geo
     mcuWidth: 8 * lumaAcross,
     mcuHeight: 8 * lumaDown,
     blocksPerMcu,
-    mcusPerSegment: SEGMENT_BLOCKS / blocksPerMcu,
+    mcusPerSegment,
   };
 }
 
 export const GEOMETRY: Readonly<Record<Subsampling, Geometry>> = {
-  "444": geometryOf(1, 1),
-  "422": geometryOf(2, 1),
-  "420": geometryOf(2, 2),
-  gray: geometryOf(1, 1, false),
+  "444": geometryOf(1, 1, true, 2),
+  "422": geometryOf(2, 1, true, 2),
+  "420": geometryOf(2, 2, true, 1),
+  gray: geometryOf(1, 1, false, 6),
 };
 
 export interface HuffmanTable {
@@ -122,7 +124,7 @@ export function layoutOf(width: number, height: number, subsampling: Subsampling
 export function parse(data: Uint8Array<ArrayBuffer>): JpegFile {
   const quantisers = new Map<number, Uint8Array>();
   const huffman = new Map<number, HuffmanTable>();
-  const index = new Map<number, Uint8Array>();
+  const index = new Map<number, IndexPart>();
   let frame: { layout: Layout; quantisers: Uint8Array } | null = null;
   let restartInterval = 0;
   let scan = "";
@@ -286,58 +288,79 @@ const SAMPLINGS: Readonly<Record<string, Subsampling>> = {
 
 // ----- where decoding can start
 
-function readIndex(payload: Uint8Array, parts: Map<number, Uint8Array>): void {
+/** What one marker has of the index: words of 16 bits, the low ones of which are a count. */
+interface IndexPart {
+  countBits: number;
+  bytes: Uint8Array;
+}
+
+function readIndex(payload: Uint8Array, parts: Map<number, IndexPart>): void {
   if (payload.length < INDEX_HEAD_BYTES || !startsWith(payload, INDEX_NAME)) {
     return;
   }
   const view = new DataView(payload.buffer, payload.byteOffset, payload.byteLength);
-  if (view.getUint16(7, true) === SEGMENT_BLOCKS) {
-    parts.set(view.getUint32(9, true), payload.subarray(INDEX_HEAD_BYTES));
+  const countBits = view.getUint8(6);
+  if (countBits > 0 && countBits < 16) {
+    parts.set(view.getUint32(7, true), { countBits, bytes: payload.subarray(INDEX_HEAD_BYTES) });
   }
 }
 
 /** The entries that the index names, or null when there is none that fits the file. */
 function indexEntries(
-  parts: Map<number, Uint8Array>,
+  parts: Map<number, IndexPart>,
   layout: Layout,
   streamBytes: number,
 ): Uint32Array<ArrayBuffer> | null {
   const { rows, segmentsPerRow } = layout;
+  const allSegments = rows * segmentsPerRow;
   const ordered = [...parts].sort(([a], [b]) => a - b);
-  const sizes = ordered.map(([, part]) => Math.floor(part.length / ENTRY_BYTES));
-  const count = sizes.reduce((sum, size) => sum + size, 0);
-  if (count === 0 || count > rows * segmentsPerRow) {
+  const words = ordered.reduce((sum, [, { bytes }]) => sum + bytes.length / 2, 0);
+  if (words === 0 || words > 2 * allSegments) {
     return null;
   }
-  const entries = new Uint32Array(2 * (count + 1));
+  const entries = new Uint32Array(2 * (words + 1));
+  let word = 0;
   let entry = 0;
   let position = 0;
-  let row = 0;
-  let inRow = 0;
-  for (const [i, [first, part]] of ordered.entries()) {
-    const size = sizes[i]!;
-    if (first !== entry || part.length !== ENTRY_BYTES * size) {
+  let end = 0;
+  let segment = 0;
+  let rowEnd = 0;
+  for (const [first, { countBits, bytes }] of ordered) {
+    if (first !== word || bytes.length % 2 !== 0) {
       return null; // a part is missing or cut off
     }
-    for (let k = 0; k < size; k++) {
-      if (inRow >= segmentsPerRow || (inRow === 0 && position % 8 !== 0)) {
-        return null; // a row has too many segments, or does not begin with a byte
+    const countMask = (1 << countBits) - 1;
+    for (let at = 0; at < bytes.length; at += 2) {
+      const here = bytes[at]! | (bytes[at + 1]! << 8);
+      const count = here & countMask;
+      if (count === 0) {
+        end += here * 2 ** (16 - 2 * countBits); // the higher bits of the next one's number
+        continue;
+      }
+      end += here >> countBits;
+      if (segment === rowEnd) {
+        if (position % 8 !== 0) {
+          return null; // rows begin with bytes
+        }
+        rowEnd += segmentsPerRow;
       }
       entries[2 * entry] = position;
-      entries[2 * entry + 1] = row * segmentsPerRow + inRow;
+      entries[2 * entry + 1] = segment;
       entry += 1;
-      position += part[2 * k]! | (part[2 * k + 1]! << 8);
-      const segments = part[2 * size + k]!;
-      inRow += segments;
-      if (segments === 0) {
-        row += 1;
-        inRow = 0;
+      segment += count;
+      position = end;
+      if (segment > rowEnd) {
+        return null;
       }
     }
+    word += bytes.length / 2;
   }
-  entries[2 * count] = position;
-  entries[2 * count + 1] = rows * segmentsPerRow;
-  return row === rows && inRow === 0 && position <= streamBytes * 8 ? entries : null;
+  if (segment !== allSegments || position > streamBytes * 8) {
+    return null;
+  }
+  entries[2 * entry] = position;
+  entries[2 * entry + 1] = segment;
+  return entries.subarray(0, 2 * (entry + 1));
 }
 
 /** An entry per MCU row, by looking for the restart markers. */

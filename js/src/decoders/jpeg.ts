@@ -21,8 +21,9 @@ import {
 import { Buffers } from "./buffers";
 import { bindGroupLayout, bound, Compiled, compile, type PictureFormat } from "./stages";
 
-/** Of huffman_decode.wgsl: a divisor of 64. */
-const ENTRIES_PER_WORKGROUP = 16;
+/** Of huffman_decode.wgsl, about: where entries are fewer, some threads stay idle, so that fewer neighbours wait for each other. */
+const DECODING_THREADS = 16384;
+const DECODING_GROUP = 128;
 
 /** Mirrors shaders/blocks.wgsl: blocks that a workgroup has room for. */
 const GROUP_BLOCKS = 96;
@@ -30,10 +31,8 @@ const GROUP_BLOCKS = 96;
 // Mirrors huffman_decode.wgsl.
 const FAST_BITS = 10;
 const FAST_SIZE = 1 << FAST_BITS;
-const END_OF_BLOCK = 1 << 13;
-const COEFFICIENT = 1 << 14;
-/** What a code that a table does not have is taken for: the end of the block, or a DC difference of 0. */
-const NO_CODE = 16;
+const END_OF_BLOCK = 1 << 19;
+const COEFFICIENT = 1 << 20;
 
 /** Natural index (row * 8 + column) of each position in zigzag order: diagonals, turning at every edge. */
 const ZIGZAG = Uint32Array.from({ length: 64 }, (_, natural) => natural).sort((a, b) => {
@@ -199,6 +198,7 @@ export class JpegDecoder {
         streamWords,
         listWords,
         ...ofFrame,
+        threadsPerEntry(entryCount),
       ),
     );
     this.#buffers.write("stream", stream);
@@ -248,14 +248,18 @@ function isSubsampled({ geometry }: Layout): boolean {
   return geometry.hasChroma && geometry.lumaAcross > 1;
 }
 
+function threadsPerEntry(entries: number): number {
+  return 2 ** Math.min(Math.floor(Math.log2(Math.max(DECODING_THREADS / entries, 1))), 5);
+}
+
 /** What the GPU does for a file, in order: a stage, and how many workgroups across and down. */
 function dispatches({ layout, entries }: JpegFile): [StageName, number, number][] {
   const { geometry, segmentsPerRow, rows } = layout;
   const groups = (blocksTaken: number) =>
     Math.ceil(segmentsPerRow / Math.floor(GROUP_BLOCKS / (blocksTaken * geometry.mcusPerSegment)));
-  const plan: [StageName, number, number][] = [
-    ["huffman_decode", Math.ceil((entries.length / 2 - 1) / ENTRIES_PER_WORKGROUP), 1],
-  ];
+  const entryCount = entries.length / 2 - 1;
+  const decodingGroups = Math.ceil((entryCount * threadsPerEntry(entryCount)) / DECODING_GROUP);
+  const plan: [StageName, number, number][] = [["huffman_decode", decodingGroups, 1]];
   if (isSubsampled(layout)) {
     plan.push(["reconstruct_chroma", groups(2), rows]);
     plan.push(["reconstruct", groups(geometry.blocksPerMcu - 2), rows]);
@@ -279,7 +283,6 @@ async function compileAll(
     MCU_HEIGHT: geometry.mcuHeight,
     LUMA_ACROSS: geometry.lumaAcross,
     LUMA_DOWN: geometry.lumaDown,
-    ENTRIES_PER_WORKGROUP,
   };
   const isUsed = (stage: StageName) =>
     stage !== "reconstruct_chroma" || isSubsampled(layoutOf(1, 1, subsampling));
@@ -295,23 +298,24 @@ async function compileAll(
 interface DecodingTables {
   /** The buffer `huffman` of huffman_decode.wgsl. */
   words: Uint32Array<ArrayBuffer>;
-  /** The frame's `long_codes` and `end_lengths`. */
+  /** The frame's `long_codes`. */
   ofFrame: number[];
 }
 
 /**
- * What each next 10 bits mean, by table, two to a word; and then, for the longer codes that they begin, each next 16 bits. Codes of a
+ * What each next 10 bits mean, by table; and then, for the longer codes that they begin, each next 16 bits. Codes of a
  * table are in ascending order, the short ones first, so each part is its codes one after the other, repeated by as many bits as
  * follow.
  */
 export function decodingTables(tables: readonly HuffmanTable[]): DecodingTables {
-  const fast = new Uint16Array(4 * FAST_SIZE);
-  const parts = [new Uint32Array(fast.buffer)];
-  const ofFrame = new Array<number>(8).fill(0);
-  let end = fast.length / 2;
+  const fast = new Uint32Array(4 * FAST_SIZE);
+  const parts = [fast];
+  const ofFrame = new Array<number>(4).fill(0);
+  let end = fast.length;
   tables.forEach(({ counts, symbols }, i) => {
     const isDc = i % 2 === 0;
-    const noCode = NO_CODE | (isDc ? COEFFICIENT : END_OF_BLOCK);
+    // What a code that the table does not have is taken for: a DC difference of 0, or the end of the block.
+    const noCode = decodingWord(16, 0, 0, isDc ? COEFFICIENT : END_OF_BLOCK);
     const long = new Uint32Array(longWords(counts)).fill(noCode);
     let at = i * FAST_SIZE;
     let longAt = 0;
@@ -339,7 +343,6 @@ export function decodingTables(tables: readonly HuffmanTable[]): DecodingTables 
     end += long.length;
     const endOfBlock = endOfBlockCode(tables[i | 1]);
     if (endOfBlock) {
-      ofFrame[4 + (i >> 1)] = endOfBlock.length;
       takeEndOfBlock(fast.subarray(i * FAST_SIZE, (i + 1) * FAST_SIZE), endOfBlock);
     }
   });
@@ -374,13 +377,13 @@ function endOfBlockCode(table: HuffmanTable | undefined): Code | null {
 }
 
 /** Joins the entries of a table with the end of the block, where its code follows within the 10 bits. */
-function takeEndOfBlock(fast: Uint16Array, { bits, length }: Code): void {
+function takeEndOfBlock(fast: Uint32Array, { bits, length }: Code): void {
   fast.forEach((entry, window) => {
     const taken = entry & 31;
     const spare = FAST_BITS - taken - length;
     const follows = (window >> Math.max(spare, 0)) & ((1 << length) - 1);
-    if (entry & COEFFICIENT && taken > 0 && spare >= 0 && follows === bits) {
-      fast[window] = (entry + length) | END_OF_BLOCK;
+    if (entry & COEFFICIENT && spare >= 0 && follows === bits) {
+      fast[window] = (entry + (length << 5)) | END_OF_BLOCK;
     }
   });
 }
@@ -394,14 +397,18 @@ function longWords(counts: Uint8Array): number {
 /** What huffman_decode.wgsl does on a code. */
 function wordOf(symbol: number, codeLength: number, isDc: boolean): number {
   if (isDc) {
-    const size = Math.min(symbol, 15);
-    return COEFFICIENT | (size << 5) | (codeLength + size);
+    return decodingWord(codeLength, Math.min(symbol, 15), 0, COEFFICIENT);
+  }
+  if (symbol === 0xf0) {
+    return decodingWord(codeLength, 0, 15, 0); // 16 zeros, of which the last is the position itself
   }
   const size = symbol & 15;
-  if (size === 0) {
-    return (symbol === 0xf0 ? 15 << 9 : END_OF_BLOCK) | codeLength;
-  }
-  return COEFFICIENT | ((symbol >> 4) << 9) | (size << 5) | (codeLength + size);
+  return decodingWord(codeLength, size, size ? symbol >> 4 : 0, size ? COEFFICIENT : END_OF_BLOCK);
+}
+
+function decodingWord(codeLength: number, size: number, zeros: number, what: number): number {
+  const length = codeLength + size;
+  return (zeros << 28) | what | (size << 15) | (codeLength << 10) | (length << 5) | length;
 }
 
 /** Quantiser times what the inverse DCT leaves to it, by component, row by row, for samples of 0..1. */

@@ -3,12 +3,12 @@
 A file of ours is a baseline JPEG (ITU-T T.81, T.871) with a restart marker after every MCU row and, where it is worth its bytes, an
 index in APP9 markers that lets a decoder start in many places at once. Other decoders skip the index.
 
-The index: ``"RFBG" 0``, version (u8), reserved (u8), blocks per segment (u16), number of the marker's first entry (u32); then
-for each of the marker's entries, a u16: the bits from its start to the start of the next, counted in the stuffed stream including
-padding and restart markers; then for each a u8: how many segments it is, or 0 for all that are left of the MCU row, as the
-last entry of every row has it. Little-endian, unlike the rest of the file. More than
-``INDEX_ENTRIES_PER_MARKER`` entries take several markers. Entries hold many segments where there is little to decode and few where
-there is much, because a decoder is done when the longest one is.
+The index: ``"RFBG" 0``, version (u8), how many bits a count has (u8, 1 to 15), number of the marker's first word (u32); then words
+of 16 bits. Little-endian, unlike the rest of the file. A word is an entry: its low bits, so many as just said, count its segments
+(:class:`Layout`); the others count the bits of the stream from its start to the start of the next one, with stuffing, padding
+and restart markers. Where these are too few, a word with a count of 0 goes before it, which has the higher bits of the number.
+Every MCU row begins an entry. More than ``INDEX_WORDS_PER_MARKER`` words take several markers. Entries hold many segments where
+there is little to decode and few where there is much, because a decoder is done when the longest one is.
 
 Nothing here trusts its input: :func:`parse` raises :class:`ForeignJpegError` for files that our decoder does not take (another
 decoder may) and :class:`CorruptJpegError` for bytes that are no JPEG.
@@ -29,7 +29,6 @@ from .tables import STANDARD_HUFFMAN, ZIGZAG, HuffmanTable
 __all__ = [
     "FIRST_ENTRY_WORK",
     "FITTED_INDEX_BUDGET",
-    "SEGMENT_BLOCKS",
     "SUBSAMPLINGS",
     "CorruptJpegError",
     "ForeignJpegError",
@@ -42,32 +41,31 @@ __all__ = [
     "parse",
 ]
 
-SEGMENT_BLOCKS = 12
-"""Blocks from one place where decoding can start to the next: 4 MCUs in 4:4:4, 3 in 4:2:2, 2 in 4:2:0, 12 in gray."""
-
 _STANDARD_HUFFMAN = tuple(STANDARD_HUFFMAN[name] for name in ("dc_luma", "ac_luma", "dc_chroma", "ac_chroma"))
 
 _LUMA_SAMPLING = {"444": (1, 1), "422": (2, 1), "420": (2, 2), "gray": (1, 1)}
 """Luma blocks of an MCU, across and down; chroma, where there is any, has one of each."""
 
+_MCUS_PER_SEGMENT = {"444": 2, "422": 2, "420": 1, "gray": 6}
+
 SUBSAMPLINGS = ("444", "422", "420", "gray")
 
-INDEX_ENTRIES_PER_MARKER = 21_000
-INDEX_BUDGET, FITTED_INDEX_BUDGET = 1 / 80, 1 / 40
+INDEX_WORDS_PER_MARKER = 32_000
+INDEX_BUDGET, FITTED_INDEX_BUDGET = 1 / 50, 1 / 30
 """An index may take this share of the entropy-coded bytes; without it, decoders start at restart markers only. The second where
 fitted Huffman tables save more than that: the time to decode is that of the longest entry."""
 
-_INDEX_HEAD = struct.Struct("<5sBBHI")
+_INDEX_HEAD = struct.Struct("<5sBBI")
 _INDEX_NAME = b"RFBG\0"
-_INDEX_VERSION = 3
-_ENTRY_BYTES = 3
+_INDEX_VERSION = 4
+_WORD_BITS = 16
+_ENTRY_BYTES = 2
 _OVER_BUDGET = 1.1
 """Shares are known beforehand only about."""
 
 # Mirrors place_spans.wgsl.
-MOST_SEGMENTS = 255
-SEGMENT_WORK = 84
-FIRST_ENTRY_WORK = 2400
+BLOCK_WORK = 3
+FIRST_ENTRY_WORK = 1000
 """For a frame without another before it; in bits."""
 
 _SOI, _SOS, _DQT, _DHT, _DRI, _SOF0 = 0xD8, 0xDA, 0xDB, 0xC4, 0xDD, 0xC0
@@ -139,8 +137,13 @@ class Layout:
 
     @cached_property
     def mcus_per_segment(self) -> int:
-        """So many that a segment is ``SEGMENT_BLOCKS`` blocks."""
-        return SEGMENT_BLOCKS // self.blocks_per_mcu
+        """From one place where decoding can start to the next."""
+        return _MCUS_PER_SEGMENT[self.subsampling]
+
+    @cached_property
+    def segment_blocks(self) -> int:
+        """6, in 4:2:2 8."""
+        return self.mcus_per_segment * self.blocks_per_mcu
 
     @cached_property
     def mcus_per_row(self) -> int:
@@ -249,30 +252,33 @@ def index_markers(
     np.subtract(positions[1:], positions[:-1], bits[:-1])
     np.subtract(first[1:], first[:-1], counts[:-1])
     bits[-1] = stream_bytes * 8 - int(positions[-1])
-    row = first // np.uint32(layout.segments_per_row)
-    counts[:-1] *= row[1:] == row[:-1]  # 0: to the end of the row
-    counts[-1] = 0
-    if bits.max() > 0xFFFF or counts.max() > MOST_SEGMENTS:
-        return b""  # a stretch of near-incompressible noise: restart markers have to do
-    bits_coded, counts_coded = bits.astype("<u2"), counts.astype(np.uint8)
+    counts[-1] = layout.rows * layout.segments_per_row - int(first[-1])
+    count_bits = int(counts.max()).bit_length()
+    if int(bits.max()) >> 2 * (_WORD_BITS - count_bits):
+        return b""  # more than two words say
+    words = bits << count_bits | counts
+    high = words >> _WORD_BITS
+    if high.any():
+        at = np.flatnonzero(high)
+        words = np.insert(words, at, high[at] << count_bits)
+    coded = words.astype("<u2")
     markers = []
-    for at in range(0, first.size, INDEX_ENTRIES_PER_MARKER):
-        part = slice(at, at + INDEX_ENTRIES_PER_MARKER)
-        head = _INDEX_HEAD.pack(_INDEX_NAME, _INDEX_VERSION, 0, SEGMENT_BLOCKS, at)
-        markers.append(_marker(_APP9, head + bits_coded[part].tobytes() + counts_coded[part].tobytes()))
+    for start in range(0, coded.size, INDEX_WORDS_PER_MARKER):
+        head = _INDEX_HEAD.pack(_INDEX_NAME, _INDEX_VERSION, count_bits, start)
+        markers.append(_marker(_APP9, head + coded[start : start + INDEX_WORDS_PER_MARKER].tobytes()))
     return b"".join(markers)
 
 
 def entry_work(layout: Layout, stream_bytes: int, capacity: int, budget: float = INDEX_BUDGET) -> int:
     """About how much work an entry shall be so that the index of a stream of this length takes its budget: bits, and
-    ``SEGMENT_WORK`` for each segment. In steps, since it need not be exact and every change is an upload.
+    ``BLOCK_WORK`` for each block. In steps, since it need not be exact and every change is an upload.
 
     ``capacity`` is the most entries that there may be.
     """
-    work = 8 * stream_bytes + layout.rows * layout.segments_per_row * SEGMENT_WORK
+    work = 8 * stream_bytes + layout.rows * layout.segments_per_row * layout.segment_blocks * BLOCK_WORK
     entries = min(stream_bytes * budget / _ENTRY_BYTES, 0.9 * capacity) - layout.rows / 2
     exact = work / max(entries, layout.rows)
-    return int(2 ** (np.ceil(8 * np.log2(max(exact, 1))) / 8))
+    return int(2 ** (np.ceil(16 * np.log2(max(exact, 1))) / 16))
 
 
 @dataclass(frozen=True)
@@ -358,31 +364,34 @@ def _restart_entries(stream: memoryview, layout: Layout) -> _Entries:
     return positions.astype(np.uint32), np.arange(layout.rows, dtype=np.uint32) * layout.segments_per_row
 
 
-def _index_entries(parts: dict[int, bytes], layout: Layout, stream_bytes: int) -> _Entries:
-    """Position and first segment of every entry, from the index; ValueError when it does not fit the file."""
+def _index_entries(parts: dict[int, tuple[int, bytes]], layout: Layout, stream_bytes: int) -> _Entries:
+    """Position and first segment of every entry, from the index; ValueError when it does not fit the file.
+
+    ``parts`` has of each marker, by the number of its first word, how many bits a count has, and the words.
+    """
     all_bits, all_counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-    entries = 0
-    for first, part in sorted(parts.items()):
-        size, rest = divmod(len(part), _ENTRY_BYTES)
-        if first != entries or rest:
+    words_before = 0
+    for first_word, (count_bits, part) in sorted(parts.items()):
+        size, rest = divmod(len(part), _WORD_BITS // 8)
+        if first_word != words_before or rest:
             raise ValueError("a part is missing or cut off")
-        all_bits.append(np.frombuffer(part, "<u2", size).astype(np.int64))
-        all_counts.append(np.frombuffer(part, np.uint8, offset=2 * size).astype(np.int64))
-        entries += size
+        words = np.frombuffer(part, "<u2").astype(np.int64)
+        counts, bits = words & (1 << count_bits) - 1, words >> count_bits
+        bits[counts == 0] <<= _WORD_BITS - count_bits
+        all_bits.append(bits)
+        all_counts.append(counts)
+        words_before += size
     bits, counts = np.concatenate(all_bits), np.concatenate(all_counts)
-    ends_row = counts == 0
-    if ends_row.sum() != layout.rows or not ends_row[-1]:
-        raise ValueError("wrong number of rows")
-    begins_row = np.append(True, ends_row[:-1])
-    row = np.cumsum(begins_row) - 1
-    before = np.cumsum(counts) - counts
-    in_row = before - before[begins_row][row]
-    positions = np.cumsum(bits) - bits
-    if in_row.max() >= layout.segments_per_row:
-        raise ValueError("a row has too many segments")
-    if positions[-1] + bits[-1] > stream_bytes * 8 or np.any(positions[begins_row] % 8):
+    is_entry = counts > 0
+    ends = np.cumsum(bits)[is_entry]
+    positions = np.append(0, ends[:-1])
+    first = (np.cumsum(counts) - counts)[is_entry]
+    begins_row = first % layout.segments_per_row == 0
+    if counts.sum() != layout.rows * layout.segments_per_row or begins_row.sum() != layout.rows:
+        raise ValueError("an entry goes beyond its row, or rows are too few or too many")
+    if ends[-1] > stream_bytes * 8 or np.any(positions[begins_row] % 8):
         raise ValueError("entries point outside")
-    return positions.astype(np.uint32), (row * layout.segments_per_row + in_row).astype(np.uint32)
+    return positions.astype(np.uint32), first.astype(np.uint32)
 
 
 def parse(data: bytes | bytearray | memoryview) -> JpegFile:
@@ -396,7 +405,7 @@ def parse(data: bytes | bytearray | memoryview) -> JpegFile:
     view = memoryview(data).cast("B").toreadonly()
     quantisers: dict[int, bytes] = {}
     huffman: dict[int, HuffmanTable] = {}
-    index: dict[int, bytes] = {}
+    index: dict[int, tuple[int, bytes]] = {}
     layout: Layout | None = None
     component_quantisers: list[int] = []
     restart_interval = 0
@@ -411,9 +420,9 @@ def parse(data: bytes | bytearray | memoryview) -> JpegFile:
         elif code == _DRI and len(payload) == 2:
             restart_interval = payload[0] << 8 | payload[1]
         elif code == _APP9 and len(payload) >= _INDEX_HEAD.size:
-            name, version, _, blocks, first = _INDEX_HEAD.unpack_from(payload)
-            if name == _INDEX_NAME and version == _INDEX_VERSION and blocks == SEGMENT_BLOCKS:
-                index[first] = bytes(payload[_INDEX_HEAD.size :])
+            name, version, count_bits, first_word = _INDEX_HEAD.unpack_from(payload)
+            if name == _INDEX_NAME and version == _INDEX_VERSION and 0 < count_bits < _WORD_BITS:
+                index[first_word] = count_bits, bytes(payload[_INDEX_HEAD.size :])
         elif code in _OTHER_SOF:
             raise ForeignJpegError(
                 "only baseline JPEG is decoded here, not progressive, lossless or arithmetic-coded files"

@@ -23,18 +23,39 @@ from .tables import AAN_SCALE, ZIGZAG, HuffmanTable
 
 __all__ = ["JpegDecoder"]
 
-_ENTRIES_PER_WORKGROUP = 16
-"""Of huffman_decode.wgsl: a divisor of 64."""
+_DECODING_THREADS = 16384
+"""Of huffman_decode.wgsl, about: where entries are fewer, some threads stay idle, so that fewer neighbours wait for each other."""
+_DECODING_GROUP = 128
 _GROUP_BLOCKS = 96
 """Mirrors shaders/blocks.wgsl: blocks that a workgroup has room for."""
 
 # Mirrors huffman_decode.wgsl.
 _FAST_BITS = 10
 _FAST_SIZE = 1 << _FAST_BITS
-_END_OF_BLOCK = 1 << 13
-_COEFFICIENT = 1 << 14
-_NO_CODE = 16
-"""What a code that the table does not have is taken for: the end of the block, or a DC difference of 0."""
+_END_OF_BLOCK = 1 << 19
+_COEFFICIENT = 1 << 20
+
+
+def _word(code_length: int, size: int = 0, zeros: int = 0, what: int = _COEFFICIENT) -> int:
+    """What huffman_decode.wgsl does on a code."""
+    length = code_length + size
+    return zeros << 28 | what | size << 15 | code_length << 10 | length << 5 | length
+
+
+def _no_code(is_dc: bool) -> int:
+    """What a code that the table does not have is taken for: a DC difference of 0, or the end of the block."""
+    return _word(16, what=_COEFFICIENT if is_dc else _END_OF_BLOCK)
+
+
+def _decoding_word(symbol: int, code_length: int, is_dc: bool) -> int:
+    if is_dc:
+        return _word(code_length, min(symbol, 15))
+    if symbol == 0xF0:
+        return _word(code_length, zeros=15, what=0)  # 16 zeros, of which the last is the position itself
+    if symbol & 15 == 0:
+        return _word(code_length, what=_END_OF_BLOCK)
+    return _word(code_length, symbol & 15, symbol >> 4)
+
 
 _SCALE = np.outer(AAN_SCALE, AAN_SCALE).ravel() / (8 * 255)
 
@@ -47,24 +68,12 @@ def _decoding_words(table: HuffmanTable, is_dc: bool) -> tuple[NDArray[np.uint32
     as many bits as follow.
     """
     lengths = np.repeat(np.arange(1, 17), table.counts)
-    symbols = np.frombuffer(table.symbols, np.uint8).astype(np.int64)
-    if is_dc:
-        sizes = np.minimum(symbols, 15)
-        words = _COEFFICIENT | sizes << 5
-    else:
-        sizes = symbols & 15
-        words = _COEFFICIENT | (symbols >> 4) << 9 | sizes << 5
-        words[sizes == 0] = _END_OF_BLOCK
-        words[symbols == 0xF0] = 15 << 9  # 16 zeros, of which the last is the position itself
-    words = (words | lengths + sizes).astype(np.uint32)
+    coded = zip(table.symbols, lengths.tolist(), strict=True)
+    words = np.array([_decoding_word(symbol, length, is_dc) for symbol, length in coded], np.uint32)
     is_short = lengths <= _FAST_BITS
     short = np.repeat(words[is_short], 1 << (_FAST_BITS - lengths[is_short]))
     long = np.repeat(words[~is_short], 1 << (16 - lengths[~is_short]))
     return short, np.append(long, np.full(-len(long) % 64, _no_code(is_dc), np.uint32))
-
-
-def _no_code(is_dc: bool) -> int:
-    return _NO_CODE | (_COEFFICIENT if is_dc else _END_OF_BLOCK)
 
 
 @dataclass(frozen=True)
@@ -73,17 +82,15 @@ class _DecodingTables:
     """The buffer ``huffman`` of huffman_decode.wgsl: four tables for the next 10 bits, then the words of longer codes."""
     long_codes: list[int]
     """The frame's, modulo 2^32."""
-    end_lengths: list[int]
-    """The frame's."""
 
 
 @lru_cache(maxsize=8)
 def decoding_tables(tables: tuple[HuffmanTable, ...]) -> _DecodingTables:
     """What huffman_decode.wgsl reads."""
-    fast = np.zeros((4, _FAST_SIZE), np.uint16)
+    fast = np.zeros((4, _FAST_SIZE), np.uint32)
     parts = []
-    end = fast.size // 2
-    long_codes, end_lengths = [], []
+    end = fast.size
+    long_codes = []
     for i, table in enumerate(tables):
         short, long = _decoding_words(table, i % 2 == 0)
         fast[i] = _no_code(i % 2 == 0)
@@ -92,21 +99,18 @@ def decoding_tables(tables: tuple[HuffmanTable, ...]) -> _DecodingTables:
         long_codes.append((end - (len(short) << (16 - _FAST_BITS))) % 2**32)
         parts.append(long)
         end += len(long)
-        end_code, end_length = tables[i | 1].codes.get(0, (0, 0)) if i | 1 < len(tables) else (0, 0)
-        if i % 2 == 0:
-            end_lengths.append(end_length)
-        if end_length:
-            fast[i] = _with_end_of_block(fast[i], end_code, end_length)
-    words = np.concatenate([fast.view(np.uint32).ravel(), *parts])
-    return _DecodingTables(words, [*long_codes, 0, 0, 0, 0][:4], [*end_lengths, 0, 0, 0, 0][:4])
+        if i | 1 < len(tables) and 0 in tables[i | 1].codes:
+            fast[i] = _with_end_of_block(fast[i], *tables[i | 1].codes[0])
+    words = np.concatenate([fast.ravel(), *parts])
+    return _DecodingTables(words, [*long_codes, 0, 0, 0, 0][:4])
 
 
-def _with_end_of_block(fast: NDArray[np.uint16], code: int, length: int) -> NDArray[np.uint16]:
+def _with_end_of_block(fast: NDArray[np.uint32], code: int, length: int) -> NDArray[np.uint32]:
     """The entries of a table, together with the end of the block where its code follows within the 10 bits."""
     taken = fast & 31
     after = (np.arange(_FAST_SIZE) << taken) % _FAST_SIZE >> max(_FAST_BITS - length, 0)
-    follows = (fast & _COEFFICIENT > 0) & (taken > 0) & (taken + length <= _FAST_BITS) & (after == code)
-    return np.where(follows, fast + length | _END_OF_BLOCK, fast).astype(np.uint16)
+    follows = (fast & _COEFFICIENT > 0) & (taken + length <= _FAST_BITS) & (after == code)
+    return np.where(follows, fast + (length << 5) | _END_OF_BLOCK, fast).astype(np.uint32)
 
 
 def dequantisation_table(quantisers: NDArray[np.uint8]) -> bytes:
@@ -135,6 +139,11 @@ class _Dispatch:
     workgroups: tuple[int, ...]
 
 
+def _threads_per_entry(file: JpegFile) -> int:
+    spare = max(_DECODING_THREADS // file.positions.size, 1)
+    return min(1 << spare.bit_length() - 1, 32)
+
+
 def _plan(file: JpegFile) -> list[_Dispatch]:
     """What the GPU does for a file, in order."""
     layout = file.layout
@@ -145,7 +154,8 @@ def _plan(file: JpegFile) -> list[_Dispatch]:
         per_group = _GROUP_BLOCKS // (blocks_taken * layout.mcus_per_segment)
         return -(-layout.segments_per_row // per_group), layout.rows
 
-    plan = [_Dispatch("huffman_decode", (-(-file.positions.size // _ENTRIES_PER_WORKGROUP),))]
+    decoding_threads = file.positions.size * _threads_per_entry(file)
+    plan = [_Dispatch("huffman_decode", (-(-decoding_threads // _DECODING_GROUP),))]
     if is_subsampled:
         plan.append(_Dispatch("reconstruct_chroma", segments(2)))
     plan.append(_Dispatch("reconstruct", segments(luma_blocks if is_subsampled else layout.blocks_per_mcu)))
@@ -190,7 +200,6 @@ class JpegDecoder(TextureDecoder):
 
         plan = _plan(file)
         constants = {name: layout.constants[name] for name in _CONSTANTS}
-        constants["ENTRIES_PER_WORKGROUP"] = _ENTRIES_PER_WORKGROUP
         submit(
             self._device,
             [
@@ -247,7 +256,10 @@ class JpegDecoder(TextureDecoder):
                 stream_words,
                 list_words,
                 *huffman.long_codes,
-                *huffman.end_lengths,
+                _threads_per_entry(file),
+                0,
+                0,
+                0,
             ],
             np.uint32,
         )

@@ -47,11 +47,9 @@ from .tables import (
 __all__ = ["JpegEncoder"]
 
 # Mirrors shaders/encoder_frame.wgsl.
-_RECORD_BYTES = 56
 _PLACE_BYTES = 16
 _ROW_BYTES = 8
 _ENTRY_BYTES = 8
-_SEGMENTS_PER_SPAN = 8
 _SPAN_BLOCKS = 96
 _FRAME_SOURCE_OFFSET = 8
 _FRAME_ENTRY_WORK_OFFSET = 60
@@ -226,7 +224,7 @@ class _Band:
 _COUNTED_BLOCKS = 4096
 
 
-_LEAST_ENTRY_CAPACITY = 4096
+_LEAST_ENTRY_CAPACITY = 8192
 
 
 def _index_budget(huffman: tuple[HuffmanTable, ...]) -> float:
@@ -239,7 +237,15 @@ def _entry_capacity(segments: int) -> int:
 
 
 def _spans_per_row(layout: Layout) -> int:
-    return -(-layout.segments_per_row // _SEGMENTS_PER_SPAN)
+    return -(-layout.mcus_per_row // _mcus_per_span(layout))
+
+
+def _mcus_per_span(layout: Layout) -> int:
+    return _SPAN_BLOCKS // layout.blocks_per_mcu
+
+
+def _record_bytes(layout: Layout) -> int:
+    return 4 * (6 + _SPAN_BLOCKS // layout.segment_blocks)
 
 
 class _Slot:
@@ -268,12 +274,11 @@ class _Plan:
         self.layout = layout
         self.mcu_bits = mcu_bits
         spans_per_row = _spans_per_row(layout)
-        span_words = (
-            -(-min(layout.mcus_per_row, layout.mcus_per_segment * _SEGMENTS_PER_SPAN) * mcu_bits // 32) + 1
-        )
+        span_words = -(-min(layout.mcus_per_row, _mcus_per_span(layout)) * mcu_bits // 32) + 1
         row_bytes = spans_per_row * span_words * 4
         most_bytes = min(device.limits["max-storage-buffer-binding-size"], device.limits["max-buffer-size"])
-        head_bytes = 4 * _RESULT_ENTRIES + _ENTRY_BYTES * _LEAST_ENTRY_CAPACITY + 4 * _ALIGNMENT
+        least_capacity = min(_LEAST_ENTRY_CAPACITY, layout.rows * layout.segments_per_row)
+        head_bytes = 4 * _RESULT_ENTRIES + _ENTRY_BYTES * least_capacity + 4 * _ALIGNMENT
         rows_per_band = int(
             min(
                 (most_bytes - head_bytes)
@@ -303,7 +308,7 @@ class _Plan:
             usage=storage | wgpu.BufferUsage.COPY_DST,
         )
         self.scratch = buffer("scratch", spans * span_words * 4)
-        self.records = buffer("records", spans * _RECORD_BYTES)
+        self.records = buffer("records", spans * _record_bytes(layout))
         self.places = buffer("places", spans * _PLACE_BYTES)
         self.rows = buffer("rows", rows_per_band * _ROW_BYTES)
         self.slots = [_Slot(device, self.bands, deque(maxlen=Readback.HISTORY)) for _ in range(slots)]

@@ -1,10 +1,10 @@
 // Stage 1: Huffman code to a list of the coefficients that are not zero, one thread per entry of the index.
 //
 // in:       the stuffed stream; of every entry the bit position and the first segment; the Huffman tables
-// out:      `list`: block in its segment << 22 | zigzag position << 16 | level, with DC summed up from the entry's start
+// out:      `list`: the coefficients, with DC summed up from the entry's start
 //           `segments`: where each segment's part of the list begins, and its entry << 11 | its length
 //           `entry_dc`: what each entry adds to DC of Y, Cb and Cr, and its first segment
-// dispatch: entries / ENTRIES_PER_WORKGROUP, 64 threads
+// dispatch: entries * frame.threads_per_entry / 128, 128 threads
 // moves:    the stream once, 4 bytes per coefficient
 //
 // Nothing here is parallel but the entries, of which there are a few thousand: a GPU has room for many more threads, so what counts is
@@ -13,34 +13,27 @@
 // is: with a loop per block inside, neighbours would wait for each other at the end of every block. Where the end of the block follows
 // a level within the 10 bits, it is taken with it, which saves a third of all steps, and half in a flat picture.
 //
-// The list needs no allocation: an entry's part begins at half its bit position plus the blocks before it, rounded up to fours. A
-// coefficient takes at least two bits (a code and a sign) and DC one element per block; what fills segments up to fours has room in the
-// codes of DC and of the ends of blocks, of which a segment has a dozen. So the parts cannot meet. The bytes come from outside: the loop is
-// bounded by the frame's size, every access by a capacity, whatever they say.
+// The list needs no allocation: an entry's part begins at half its bit position plus the blocks before it, since a coefficient takes at
+// least two bits (a code and a sign) and DC one element per block. So the parts cannot meet. The bytes come from outside: the
+// loop is bounded by the frame's size, every access by the buffers' sizes, whatever they say.
 
 #import decoder_frame
 
-const WORKGROUP_SIZE = 64u;
-// Threads of a subgroup wait for what their neighbours do, so some stay idle where entries are few.
-const THREADS_PER_ENTRY = WORKGROUP_SIZE / ENTRIES_PER_WORKGROUP;
-
+const WORKGROUP_SIZE = 128u;
 const FAST_BITS = 10u;
-const FAST_WORDS = 512u;        // of a table, two entries to a word
-const ALL_FAST_WORDS = 2048u;   // DC luma, AC luma, DC chroma, AC chroma
-// What a table says about the next bits: bits 0-4 the length of code and level together, 5-8 that of the level alone, 9-12 how many
-// zeros come before it, 13 whether the block ends, 14 whether there is a coefficient. With both, the end of the block follows the
-// coefficient, and its code is part of the length. A length of 0 stands for codes of more than FAST_BITS: what these say is at
-// frame.long_codes plus the next 16 bits.
-const TABLE_LENGTH = 0x1fu;
-const TABLE_ENDS_BLOCK = 0x2000u;
-const TABLE_COEFFICIENT = 0x4000u;
-const TABLE_ENDS_LATER = TABLE_ENDS_BLOCK | TABLE_COEFFICIENT;
+const FAST_WORDS = 1024u;       // of a table
+const ALL_FAST_WORDS = 4096u;   // DC luma, AC luma, DC chroma, AC chroma
+// What a table says about the next bits: bits 0-4 the length of code and level; 5-9 that length with the code for the end of the block, if
+// that follows; 10-14 the length of the code alone; 15-18 that of the level; 19 whether the block ends; 20 whether there is a coefficient;
+// 28-31 how many zeros come before it. All 0 stands for codes of more than FAST_BITS: what these say is at frame.long_codes plus the
+// next 16 bits.
+const TABLE_ENDS_BLOCK = 0x80000u;
 
 @group(0) @binding(0) var<uniform> frame: Frame;
 @group(0) @binding(1) var<storage, read> stream: array<u32>;
 @group(0) @binding(2) var<storage, read> entries: array<vec2u>;     // and one more: the end of the stream, the number of segments
-@group(0) @binding(3) var<storage, read> huffman: array<vec4u>;     // ALL_FAST_WORDS, then a word for each 16 bits of longer codes
-@group(0) @binding(4) var<storage, read_write> list: array<vec4u>;
+@group(0) @binding(3) var<storage, read> huffman: array<u32>;       // ALL_FAST_WORDS, then a word for each 16 bits of longer codes
+@group(0) @binding(4) var<storage, read_write> list: array<u32>;
 @group(0) @binding(5) var<storage, read_write> segments: array<vec2u>;
 @group(0) @binding(6) var<storage, read_write> entry_dc: array<vec4i>;
 
@@ -126,32 +119,30 @@ fn next_of_mcu(block: u32) -> u32 {
     return select(block + 1u, 0u, block + 1u == BLOCKS_PER_MCU);
 }
 
-/// The table for DC of the nth block of an MCU; that for AC follows it.
+/// Where the table for DC of the nth block of an MCU begins; that for AC follows it.
 fn dc_table_of(block: u32) -> u32 {
-    return select(2u, 0u, component_of(block) == 0u);
+    return select(2u * FAST_WORDS, 0u, component_of(block) == 0u);
 }
 
 /// What a table says about the next bits, if their code is short.
 fn look_up(table: u32) -> u32 {
-    let pair = fast[table * FAST_WORDS + (window >> (33u - FAST_BITS))];
-    return (pair >> ((window >> (28u - FAST_BITS)) & 16u)) & 0xffffu;
+    return fast[(table | (window >> (32u - FAST_BITS))) & (ALL_FAST_WORDS - 1u)];
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
     // All loads are written before the first store, so that they are under way together.
-#unroll k 0..8
+#unroll k 0..32
     let words$$k = huffman[$k * WORKGROUP_SIZE + thread];
 #end
-#unroll k 0..8
-#unroll c 0..4
-    fast[($k * WORKGROUP_SIZE + thread) * 4u + $c] = words$$k[$c];
-#end
+#unroll k 0..32
+    fast[$k * WORKGROUP_SIZE + thread] = words$$k;
 #end
     workgroupBarrier();
 
-    let entry = group.x * ENTRIES_PER_WORKGROUP + thread / THREADS_PER_ENTRY;
-    if (thread % THREADS_PER_ENTRY != 0u || entry >= frame.entries) {
+    // Threads of a subgroup wait for what their neighbours do, so some stay idle where entries are few.
+    let entry = (group.x * WORKGROUP_SIZE + thread) / frame.threads_per_entry;
+    if (thread % frame.threads_per_entry != 0u || entry >= frame.entries) {
         return;
     }
     let position = entries[entry].x;
@@ -161,9 +152,8 @@ fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
     let mcus = (entries[entry + 1u].y - first_segment) * MCUS_PER_SEGMENT;
     seek(position);
 
-    // In fours: a store takes as long for four words as for one.
-    var at = ((position >> 1u) + (row * frame.mcus_per_row + first_mcu) * BLOCKS_PER_MCU + 3u) & 0xfffffffcu;
-    var four = vec4u(0u);
+    var element_block = (first_mcu * BLOCKS_PER_MCU) << ELEMENT_BLOCK_SHIFT;
+    var at = (position >> 1u) + (row * frame.mcus_per_row + first_mcu) * BLOCKS_PER_MCU;
     var segment = first_segment;
     var segment_start = at;
     var blocks_left = min(mcus, frame.mcus_per_row - first_mcu) * BLOCKS_PER_MCU;
@@ -173,72 +163,53 @@ fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
     var dc = vec3i(0);          // of the component that is being decoded and of those to come
     var is_dc = true;
     var table = 0u;
-    var ac_table = 1u;
+    var ac_table = FAST_WORDS;
     var next_dc_table = dc_table_of(1u % BLOCKS_PER_MCU);
     var word = look_up(table);
     while (blocks_left > 0u) {
-        if ((word & TABLE_LENGTH) == 0u) {
-            let place = frame.long_codes[table] + (window >> 16u);
-            word = huffman[place >> 2u][place & 3u];
+        if (word == 0u) {
+            word = huffman[frame.long_codes[table / FAST_WORDS] + (window >> 16u)];
         }
-        z += (word >> 9u) & 15u;
-        let size = (word >> 5u) & 15u;
-        let has_coefficient = (word & TABLE_COEFFICIENT) != 0u;
-        // The code for the end of the block, where it is part of the length. No such code follows the last position.
-        let end_of_block = select(frame.end_lengths.x, frame.end_lengths.y, table >= 2u);
-        let end_length = select(0u, end_of_block, (word & TABLE_ENDS_LATER) == TABLE_ENDS_LATER);
-        let ends_block = z >= 63u || (word & TABLE_ENDS_BLOCK) != 0u;
-        let length = (word & TABLE_LENGTH) - end_length;
-        let extra = window << (length - size);
-        skip(length + select(end_length, 0u, z >= 63u));
+        let zeros = word >> 28u;
+        let size = (word >> 15u) & 15u;
+        let has_coefficient = (word >> 20u) & 1u;
+        // No code for the end follows the last position.
+        let is_last = zeros >= 63u - z;
+        z += zeros;
+        let ends_block = is_last || (word & TABLE_ENDS_BLOCK) != 0u;
+        let extra = window << ((word >> 10u) & 31u);
+        skip(select(word >> 5u, word, is_last) & 31u);
         // The next symbol's lookup is on its way while this one's level is dealt with.
         table = select(ac_table, next_dc_table, ends_block);
         word = look_up(table);
 
         var level = i32((extra >> 1u) >> (31u - size));
-        if (extra < 0x80000000u) {
-            level -= i32((1u << size) - 1u);
-        }
-        if (is_dc) {
-            // The difference to the block before of the same component.
-            dc.x += level;
-            level = dc.x;
-        }
-        if (has_coefficient) {
-            // A broken file may go beyond position 63. Whoever reads the list takes 6 bits for the position.
-            four = vec4u(four.yzw, (((block << 6u) | (z & 63u)) << 16u) | (u32(level) & 0xffffu));
-            if ((at & 3u) == 3u && at < frame.list_words) {
-                list[at >> 2u] = four;
-            }
-            at += 1u;
-        }
-        z += 1u;
+        level -= select(0, i32((1u << size) - 1u), extra < 0x80000000u);
+        // DC is the difference to the block before of the same component.
+        dc.x += select(0, level, is_dc);
+        level = select(level, dc.x, is_dc);
+        // Where there is no coefficient, the next one takes this place. A broken file may go beyond position 63; whoever reads the
+        // list takes 6 bits for the position.
+        list[at] = element_block | ((z & 63u) << 16u) | (u32(level) & 0xffffu);
+        at += has_coefficient;
+        // All of this is cheaper for everyone than a branch is that one of the neighbours takes.
         is_dc = ends_block;
-        if (ends_block) {
-            z = 0u;
-            block += 1u;
-            blocks_left -= 1u;
-            let component = component_of(block_of_mcu);
-            block_of_mcu = next_of_mcu(block_of_mcu);
-            if (component_of(block_of_mcu) != component) {
-                dc = dc.yzx;
-            }
-            ac_table = table + 1u;
-            next_dc_table = dc_table_of(next_of_mcu(block_of_mcu));
-            if (block == SEGMENT_BLOCKS || blocks_left == 0u) {
-                // Zeros change nothing.
-                while ((at & 3u) != 0u) {
-                    four = vec4u(four.yzw, 0u);
-                    if ((at & 3u) == 3u && at < frame.list_words) {
-                        list[at >> 2u] = four;
-                    }
-                    at += 1u;
-                }
-                segments[segment] = vec2u(segment_start, (entry << SEGMENT_ENTRY_SHIFT) | (at - segment_start));
-                segment += 1u;
-                segment_start = at;
-                block = 0u;
-            }
+        z = select(z + 1u, 0u, ends_block);
+        let step = select(0u, 1u, ends_block);
+        block += step;
+        element_block += step << ELEMENT_BLOCK_SHIFT;
+        blocks_left -= step;
+        let next_block = next_of_mcu(block_of_mcu);
+        let turns = ends_block && component_of(next_block) != component_of(block_of_mcu);
+        dc = select(dc, dc.yzx, turns);
+        block_of_mcu = select(block_of_mcu, next_block, ends_block);
+        ac_table = dc_table_of(block_of_mcu) + FAST_WORDS;
+        next_dc_table = dc_table_of(next_of_mcu(block_of_mcu));
+        if (block == SEGMENT_BLOCKS || blocks_left == 0u) {
+            segments[segment] = vec2u(segment_start, (entry << SEGMENT_ENTRY_SHIFT) | (at - segment_start));
+            segment += 1u;
+            segment_start = at;
+            block = 0u;
         }
     }
     // A whole number of MCUs: Y is first again.

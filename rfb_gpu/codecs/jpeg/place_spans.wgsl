@@ -4,7 +4,7 @@
 // out:      `places`: bit offset in the row before stuffing, bytes stuffed before it, the bits of the byte it begins in, and which of
 //           its segments begin an entry of the index; `rows`: bytes and entries of each
 // dispatch: (rows), 64 threads
-// moves:    80 bytes a span
+// moves:    112 bytes a span
 //
 // A row ends with a restart marker, so it starts on a byte and knows nothing of other rows. The prefix sum of bit lengths tells
 // where the bytes begin in each span's code; the record then says how many of them are 0xFF; their prefix sum gives the rest. A
@@ -18,8 +18,7 @@
 
 const WORKGROUP_SIZE = 64u;
 const MARKER_BYTES = 2u;
-const SEGMENT_WORK = 84u;
-const MOST_SEGMENTS = 255u;         // of an entry: how many it has takes a byte in the index
+const SEGMENT_WORK = 3u * SEGMENT_BLOCKS;
 
 @group(0) @binding(0) var<uniform> frame: Frame;
 @group(0) @binding(1) var<storage, read> records: array<Record>;
@@ -59,7 +58,7 @@ fn entries_of(span: u32, first_segment: u32, bits_before: u32) -> u32 {
         let number = first_segment + n;
         let end = records[span].segment_ends[n];
         let here = stretch_of(number, bits_before + start, end - start);
-        begins |= select(0u, 1u << n, here != stretch || number % MOST_SEGMENTS == 0u);
+        begins |= select(0u, 1u << n, here != stretch || number == 0u);
         stretch = here;
         start = end;
     }
@@ -100,7 +99,7 @@ fn place_spans(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_in
         let entries_before = row_entries + entry_sum.inclusive - countOneBits(begins);
         row_entries += entry_sum.total;
         if (in_row) {
-            places[span].entries = begins | (entries_before << SEGMENTS_PER_SPAN);
+            places[span].entries = begins | (entries_before << 16u);
             // What is stuffed after this span's last byte comes after the next span's beginning in that byte.
             if (!is_row_end) {
                 places[span + 1u].bits_before = end;

@@ -21,7 +21,8 @@ const EOI = 0xd9u;
 @group(0) @binding(4) var<storage, read> rows: array<Row>;
 @group(0) @binding(5) var<storage, read_write> result: array<atomic<u32>>;
 
-var<workgroup> segment_starts: array<u32, SEGMENTS_PER_SPAN>;      // in bits of the stream, but for the first
+// Where each thread's bytes begin, in bytes of the stream, << 4 | which of them are 0xFF.
+var<workgroup> placed: array<u32, WORKGROUP_SIZE>;
 
 fn put_word(word: u32, bits: u32) {
     if (bits == 0u) {
@@ -77,8 +78,11 @@ fn write_stream(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
     let entries_above = inclusive_sum(above.entries, thread).total;
     let row_end = row_start + row_here.bytes;
     let span_start = row_start * 8u + stuffed_start(place.bits_before, place.stuffed_before);
-    if (thread == 0u) {
-        segment_starts[0] = span_start;
+    // Of the segment that this thread looks after: its beginning, from the first byte's, and then in the stream. In bits.
+    var segment_offset = offset;
+    var segment_start = span_start;
+    if (thread > 0u && thread < SEGMENTS_PER_SPAN) {
+        segment_offset += records[span].segment_ends[thread - 1u];
     }
 
     let code_words = (bits + 31u) >> 5u;
@@ -117,6 +121,7 @@ fn write_stream(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
         let ff_count = countOneBits(ff_bytes);
         let stuffed = inclusive_sum(ff_count, thread);
         let byte = byte_start + i * 4u + stuffed.inclusive - ff_count;
+        placed[thread] = (byte << 4u) | ff_bytes;
 
         if (i * 4u < bytes) {
             var out = vec2u(0u);
@@ -132,24 +137,24 @@ fn write_stream(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
                 }
             }
             put_bytes(byte, out);
-
-            for (var n = 1u; n < SEGMENTS_PER_SPAN; n++) {
-                let at = offset + records[span].segment_ends[n - 1u];
-                if (at >> 5u == i && at < end) {
-                    let in_word = (at >> 3u) & 3u;
-                    segment_starts[n] = (byte + in_word + countOneBits(ff_bytes & low_bits(in_word))) * 8u + (at & 7u);
-                }
-            }
         }
         byte_start += stuffed.total;
+
+        workgroupBarrier();
+        let in_chunk = (segment_offset >> 5u) - chunk;
+        if (thread > 0u && thread < SEGMENTS_PER_SPAN && in_chunk < WORKGROUP_SIZE) {
+            let in_word = (segment_offset >> 3u) & 3u;
+            let here = placed[in_chunk];
+            let stuffed_in_word = countOneBits(here & low_bits(in_word));
+            segment_start = ((here >> 4u) + in_word + stuffed_in_word) * 8u + (segment_offset & 7u);
+        }
     }
-    workgroupBarrier();
 
     if (thread < SEGMENTS_PER_SPAN && ((place.entries >> thread) & 1u) == 1u) {
-        let entry = entries_above + (place.entries >> SEGMENTS_PER_SPAN) + countOneBits(place.entries & low_bits(thread));
+        let entry = entries_above + (place.entries >> 16u) + countOneBits(place.entries & low_bits(thread));
         if (entry < frame.entry_capacity) {
             let segment = group.y * segments_per_row() + group.x * SEGMENTS_PER_SPAN + thread;
-            atomicStore(&result[RESULT_ENTRIES + 2u * entry], segment_starts[thread]);
+            atomicStore(&result[RESULT_ENTRIES + 2u * entry], segment_start);
             atomicStore(&result[RESULT_ENTRIES + 2u * entry + 1u], segment);
         }
     }

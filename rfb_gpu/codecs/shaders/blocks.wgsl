@@ -6,7 +6,7 @@
 // is little of it, since it decides how many workgroups a GPU keeps under way: levels are pairs of 16 bits, samples four bytes.
 //
 // DC is coded as differences along a row. The list has it summed up from its entry's start; the entries of the row before that one are
-// added here, of which there are few.
+// added here.
 
 #import decoder_frame
 #import dct
@@ -17,7 +17,7 @@ const SHARED_WORDS = WORKGROUP_SIZE * BLOCK_WORDS;
 const SAMPLE_WORDS = 17u;       // 64 samples: words 0..7 have the upper four of each column, words 8..15 the lower four
 const GROUP_SEGMENTS = WORKGROUP_SIZE / (TAKEN * MCUS_PER_SEGMENT);
 const GROUP_MCUS = GROUP_SEGMENTS * MCUS_PER_SEGMENT;
-const LANES = WORKGROUP_SIZE / GROUP_SEGMENTS;          // threads that share a segment's part of the list
+const GROUP_BLOCKS = GROUP_SEGMENTS * SEGMENT_BLOCKS;
 
 struct Tables {
     // By component, row by row, two vectors each: quantiser * AAN scale / 255, so that samples are 0..1.
@@ -31,57 +31,59 @@ struct Tables {
 @group(0) @binding(4) var<storage, read> entry_dc: array<vec4i>;
 
 var<workgroup> words: array<atomic<u32>, SHARED_WORDS>;
-var<workgroup> dc_before: array<atomic<i32>, 72>;       // by segment of the workgroup and component
+// A part is what the workgroup has of an entry: these begin and end in the list.
+var<workgroup> part_starts: array<u32, GROUP_SEGMENTS>;
+var<workgroup> part_ends: array<u32, GROUP_SEGMENTS>;
+// DC of the row's entries, by component: of those before the first part's, and then of those from there on to each part.
+const DC_SUMS = (1u + GROUP_SEGMENTS) * 3u;
+var<workgroup> dc_before: array<atomic<i32>, DC_SUMS>;
 
 /// What DC stands for when it is 0. The fraction is larger than all rounding errors: halves go up, as in libjpeg, where to the nearest
 /// even number would make white grey at one quality in eight.
 const MIDDLE = (128.0 + 1.0 / 1024.0) / 255.0;
 
-/// Adds up DC over the entries of the row before the one that the segment lies in.
-fn sum_dc_before(row_start: u32, segment: vec2u, group_segment: u32, lane: u32) {
-    let entry = segment.y >> SEGMENT_ENTRY_SHIFT;
-    for (var back = lane + 1u; back <= entry; back += LANES) {
-        let dc = entry_dc[entry - back];
-        if (u32(dc.w) < row_start) {
-            break;
-        }
-        atomicAdd(&dc_before[group_segment * 3u], dc.x);
-        atomicAdd(&dc_before[group_segment * 3u + 1u], dc.y);
-        atomicAdd(&dc_before[group_segment * 3u + 2u], dc.z);
+fn entry_of(segment: u32) -> u32 {
+    return segments[segment].y >> SEGMENT_ENTRY_SHIFT;
+}
+
+/// Adds up DC over every so many entries.
+fn sum_dc(sum: u32, first: u32, end: u32, step: u32) {
+    for (var entry = first; entry < end; entry += step) {
+        let dc = entry_dc[entry];
+        atomicAdd(&dc_before[sum * 3u], dc.x);
+        atomicAdd(&dc_before[sum * 3u + 1u], dc.y);
+        atomicAdd(&dc_before[sum * 3u + 2u], dc.z);
     }
 }
 
 /// Puts a coefficient to its place, if it is one of the blocks that are taken.
-fn place(element: u32, group_segment: u32) {
-    let block = min(element >> 22u, SEGMENT_BLOCKS - 1u);
+fn place(element: u32, first_block: u32) {
+    let block = ((element >> ELEMENT_BLOCK_SHIFT) - first_block) & (ELEMENT_BLOCKS - 1u);
     let taken = block % BLOCKS_PER_MCU - FIRST_TAKEN;       // beyond TAKEN if it is one before these
-    if (taken < TAKEN) {
+    if (block < GROUP_BLOCKS && taken < TAKEN) {
         let position = (element >> 16u) & 63u;
-        let mcu = group_segment * MCUS_PER_SEGMENT + block / BLOCKS_PER_MCU;
-        let word = (mcu * TAKEN + taken) * BLOCK_WORDS + (position >> 1u);
+        let word = (block / BLOCKS_PER_MCU * TAKEN + taken) * BLOCK_WORDS + (position >> 1u);
         atomicOr(&words[word], (element & 0xffffu) << ((position & 1u) << 4u));
     }
 }
 
-/// The levels of a segment, as the list has them.
-fn place_levels(segment: vec2u, group_segment: u32, lane: u32) {
-    let length = segment.y & ((1u << SEGMENT_ENTRY_SHIFT) - 1u);
-    let end = min(segment.x + min(length, SEGMENT_COEFFICIENTS), frame.list_words);
-    for (var i = segment.x + lane; i < end; i += 4u * LANES) {
+/// The levels of a part of the list.
+fn place_levels(start: u32, end: u32, first_block: u32, step: u32) {
+    for (var i = start; i < end; i += 4u * step) {
         // Four at a time, under way together.
         let a = list[i];
-        let b = list[min(i + LANES, end - 1u)];
-        let c = list[min(i + 2u * LANES, end - 1u)];
-        let d = list[min(i + 3u * LANES, end - 1u)];
-        place(a, group_segment);
-        if (i + LANES < end) {
-            place(b, group_segment);
+        let b = list[min(i + step, end - 1u)];
+        let c = list[min(i + 2u * step, end - 1u)];
+        let d = list[min(i + 3u * step, end - 1u)];
+        place(a, first_block);
+        if (i + step < end) {
+            place(b, first_block);
         }
-        if (i + 2u * LANES < end) {
-            place(c, group_segment);
+        if (i + 2u * step < end) {
+            place(c, first_block);
         }
-        if (i + 3u * LANES < end) {
-            place(d, group_segment);
+        if (i + 3u * step < end) {
+            place(d, first_block);
         }
     }
 }
@@ -92,16 +94,36 @@ fn decode_blocks(row: u32, first_segment: u32, thread: u32) {
 #unroll i 0..32
     atomicStore(&words[thread * BLOCK_WORDS + $i], 0u);
 #end
-    if (thread < 72u) {
-        atomicStore(&dc_before[thread], 0);
+    for (var i = thread; i < DC_SUMS; i += WORKGROUP_SIZE) {
+        atomicStore(&dc_before[i], 0);
+    }
+    let row_start = row * frame.segments_per_row;
+    let first = row_start + first_segment;
+    let last = row_start + min(first_segment + GROUP_SEGMENTS, frame.segments_per_row) - 1u;
+    let first_entry = entry_of(first);
+    let row_entry = entry_of(row_start);
+    let parts = min(entry_of(last) - first_entry, GROUP_SEGMENTS - 1u) + 1u;
+    let block_part = entry_of(min(first + thread / (TAKEN * MCUS_PER_SEGMENT), last)) - first_entry;
+    if (first + thread <= last) {
+        let segment = segments[first + thread];
+        let entry = segment.y >> SEGMENT_ENTRY_SHIFT;
+        if (thread == 0u || entry_of(first + thread - 1u) != entry) {
+            part_starts[entry - first_entry] = segment.x;
+        }
+        if (first + thread == last || entry_of(first + thread + 1u) != entry) {
+            part_ends[entry - first_entry] = segment.x + (segment.y & ((1u << SEGMENT_ENTRY_SHIFT) - 1u));
+        }
     }
     workgroupBarrier();
-    let group_segment = thread / LANES;
-    let row_start = row * frame.segments_per_row;
-    if (first_segment + group_segment < frame.segments_per_row && group_segment < GROUP_SEGMENTS) {
-        let segment = segments[row_start + first_segment + group_segment];
-        sum_dc_before(row_start, segment, group_segment, thread % LANES);
-        place_levels(segment, group_segment, thread % LANES);
+    sum_dc(0u, row_entry + thread, first_entry, WORKGROUP_SIZE);
+    // The parts are about equally long, so each gets equally many threads.
+    let step = WORKGROUP_SIZE / parts;
+    let part = thread / step;
+    let lane = thread % step;
+    if (part < parts) {
+        sum_dc(1u + part, first_entry + lane, first_entry + part, step);
+        let end = min(part_ends[part], frame.list_words);
+        place_levels(part_starts[part] + lane, end, first_segment * SEGMENT_BLOCKS, step);
     }
     workgroupBarrier();
 
@@ -121,7 +143,7 @@ fn decode_blocks(row: u32, first_segment: u32, thread: u32) {
         level$$k_0, level$$k_1,
 #end
     );
-    let dc_sum = atomicLoad(&dc_before[min(thread / (TAKEN * MCUS_PER_SEGMENT), GROUP_SEGMENTS - 1u) * 3u + component]);
+    let dc_sum = atomicLoad(&dc_before[component]) + atomicLoad(&dc_before[(1u + block_part) * 3u + component]);
     let dc = f32((i32((pair0 & 0xffffu) + u32(dc_sum)) << 16u) >> 16u);
 #unroll y 0..8
     let left$$y = tables.multiplier[component * 16u + 2u * $y];

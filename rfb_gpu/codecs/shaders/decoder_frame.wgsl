@@ -12,13 +12,16 @@ struct Frame {
     stream_words: u32,      // the last one filled up with zeros
     list_words: u32,        // capacity of `list`
     long_codes: vec4u,      // by Huffman table: what to add to 16 bits for their place in `huffman`, modulo 2^32
-    end_lengths: vec4u,     // bits of the code for the end of a block, of luma and of chroma
+    threads_per_entry: u32, // of huffman_decode, a power of two
 }
 
-const SEGMENT_BLOCKS = 12u;
-const SEGMENT_COEFFICIENTS = 768u;
+const SEGMENT_BLOCKS = MCUS_PER_SEGMENT * BLOCKS_PER_MCU;
+// What `list` has of a coefficient: its level, from bit 16 on its zigzag position, and from this bit on its block in the row, modulo
+// ELEMENT_BLOCKS.
+const ELEMENT_BLOCK_SHIFT = 22u;
+const ELEMENT_BLOCKS = 1024u;
 // What `segments` says of a segment besides where its part of the list begins: the part's length and, from this bit on, its entry.
-const SEGMENT_ENTRY_SHIFT = 11u;
+const SEGMENT_ENTRY_SHIFT = 10u;
 const LUMA_BLOCKS = LUMA_ACROSS * LUMA_DOWN;
 const HAS_CHROMA = BLOCKS_PER_MCU > LUMA_BLOCKS;
 /// Chroma has fewer samples than luma.

@@ -1,7 +1,7 @@
 // What the three encoder stages share: the frame, the span, and the layout of the buffers between them.
 // The host puts in front: SCALE (of so many texels by so many, one pixel is made), MCU_WIDTH, MCU_HEIGHT (pixels), LUMA_ACROSS, LUMA_DOWN (luma blocks of an MCU), BLOCKS_PER_MCU,
-// MCUS_PER_SEGMENT. A segment, from one place where decoding can start to the next, is SEGMENT_BLOCKS blocks in all samplings; a
-// span, which is what a workgroup codes, is SEGMENTS_PER_SPAN segments. The row's last span may be short.
+// MCUS_PER_SEGMENT. A segment is from one place where decoding can start to the next; a span, which is what a workgroup codes, is
+// SEGMENTS_PER_SPAN segments. The row's last span may be short.
 
 struct Frame {
     width: u32,             // pixels
@@ -21,15 +21,15 @@ struct Frame {
     entry_capacity: u32,    // entries that `result` has room for
 }
 
-const SEGMENT_BLOCKS = 12u;
-const SEGMENTS_PER_SPAN = 8u;
 const SPAN_BLOCKS = 96u;
+const SEGMENT_BLOCKS = MCUS_PER_SEGMENT * BLOCKS_PER_MCU;
+const SEGMENTS_PER_SPAN = SPAN_BLOCKS / SEGMENT_BLOCKS;
 const MCUS_PER_SPAN = MCUS_PER_SEGMENT * SEGMENTS_PER_SPAN;
 
 // A span's code, by encode_span. It lies in `scratch` at span_words times the number of the span.
 struct Record {
     stuffing: array<u32, 4>,        // 0xFF bytes in it, 16 bits each, if its first whole byte began 0, 1, ... 7 bits into it
-    segment_ends: array<u32, 8>,    // bits from its beginning to the end of each of its segments
+    segment_ends: array<u32, SEGMENTS_PER_SPAN>,    // bits from its beginning to the end of each of its segments
     head: u32,                      // its first 8 bits, zeros where it has fewer
     tail: u32,                      // its last 8 bits, likewise
 }
@@ -39,7 +39,7 @@ struct Place {
     bits_before: u32,       // in its row, before stuffing
     stuffed_before: u32,    // bytes stuffed in its row before the byte that it begins in
     head: u32,              // the bits of that byte which belong to the span before, lowest bit last
-    entries: u32,           // low 8 bits: which of its segments begin an entry of the index; from there on: entries of its row before it
+    entries: u32,           // low 16 bits: which of its segments begin an entry of the index; high 16: entries of its row before it
 }
 
 // What an MCU row is, by place_spans.
