@@ -152,19 +152,21 @@ def test_decoder_stages(device, kind, width, height, quality, subsampling):
 
     # Code to list.
     buffers = decoder._buffers
-    segments = words(device, buffers["segments"], 2 * layout.rows * layout.segments_per_row)
-    segments = segments.reshape(-1, 2).astype(int)
+    segments = words(device, buffers["segments"], 4 * layout.rows * layout.segments_per_row)
+    segments = segments.reshape(-1, 4).astype(int)
     entry_dc = words(device, buffers["entry_dc"], 4 * file.positions.size).astype(np.int32)
     entry_dc = entry_dc.reshape(-1, 4)
-    np.testing.assert_array_equal(entry_dc[:, 3], file.first_segments)
     segments[:, 1], segment_entry = segments[:, 1] & 1023, segments[:, 1] >> 10
     last = np.searchsorted(file.first_segments, np.arange(len(segments)), "right") - 1
     np.testing.assert_array_equal(segment_entry, last)
-    elements = words(device, buffers["list"], int(segments.sum(1).max())).astype(int)
+    elements = words(device, buffers["list"], buffers["list"].size // 4).astype(int)
     levels = np.zeros_like(expected).reshape(layout.rows, -1, 64)
-    for i, (start, count) in enumerate(segments):
+    for i, (start, count, chroma_start, chroma_count) in enumerate(segments):
         row, segment = divmod(i, layout.segments_per_row)
         part = elements[start : start + count]
+        chroma = elements[chroma_start : chroma_start + chroma_count]
+        assert bool(chroma_count) == (layout.luma_across > 1)
+        part = np.append(part, chroma)
         first = segment * layout.segment_blocks
         block = first + ((part >> 22) - first) % 1024
         levels[row, block, part >> 16 & 63] = (part & 0xFFFF).astype(np.uint16).view(np.int16)

@@ -180,7 +180,7 @@ export class JpegDecoder {
     const entries = this.#buffers.reserve("entries", file.entries.byteLength);
     const tables = this.#buffers.reserve("tables", 192 * 4);
     this.#buffers.reserve("list", listWords * 4);
-    this.#buffers.reserve("segments", layout.rows * layout.segmentsPerRow * 8);
+    this.#buffers.reserve("segments", layout.rows * layout.segmentsPerRow * 16);
     this.#buffers.reserve("entryDc", entryCount * 16);
     this.#buffers.reserve("chroma", chromaSamples * 4);
     const huffman = decoding && this.#buffers.reserve("huffman", decoding.words.byteLength);

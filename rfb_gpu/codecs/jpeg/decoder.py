@@ -274,7 +274,7 @@ class JpegDecoder(TextureDecoder):
         self._reserve("entries", entries.nbytes)
         self._reserve("tables", 4 * 192)
         self._reserve("list", 4 * list_words)
-        self._reserve("segments", 8 * layout.rows * layout.segments_per_row)
+        self._reserve("segments", 16 * layout.rows * layout.segments_per_row)
         self._reserve("entry_dc", 16 * file.positions.size)
         self._reserve("chroma", 4 * chroma_samples)
         self._reserve("huffman", huffman.words.nbytes)

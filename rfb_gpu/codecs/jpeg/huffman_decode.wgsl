@@ -2,8 +2,9 @@
 //
 // in:       the stuffed stream; of every entry the bit position and the first segment; the Huffman tables
 // out:      `list`: the coefficients, with DC summed up from the entry's start
-//           `segments`: where each segment's part of the list begins, and its entry << 11 | its length
-//           `entry_dc`: what each entry adds to DC of Y, Cb and Cr, and its first segment
+//           `segments`: where each segment's part of the list begins, and its entry << SEGMENT_ENTRY_SHIFT | its length; if chroma
+//           is subsampled, these are luma's, and the same of chroma follows, without the entry
+//           `entry_dc`: what each entry adds to DC of Y, Cb and Cr
 // dispatch: entries * frame.threads_per_entry / 128, 128 threads
 // moves:    the stream once, 4 bytes per coefficient
 //
@@ -14,8 +15,9 @@
 // a level within the 10 bits, it is taken with it, which saves a third of all steps, and half in a flat picture.
 //
 // The list needs no allocation: an entry's part begins at half its bit position plus the blocks before it, since a coefficient takes at
-// least two bits (a code and a sign) and DC one element per block. So the parts cannot meet. The bytes come from outside: the
-// loop is bounded by the frame's size, every access by the buffers' sizes, whatever they say.
+// least two bits (a code and a sign) and DC one element per block. So the parts cannot meet. Subsampled chroma, which another stage
+// takes, goes from the part's end backwards. The bytes come from outside: the loop is bounded by the frame's size, every
+// access by the buffers' sizes, whatever they say.
 
 #import decoder_frame
 
@@ -34,7 +36,7 @@ const TABLE_ENDS_BLOCK = 0x80000u;
 @group(0) @binding(2) var<storage, read> entries: array<vec2u>;     // and one more: the end of the stream, the number of segments
 @group(0) @binding(3) var<storage, read> huffman: array<u32>;       // ALL_FAST_WORDS, then a word for each 16 bits of longer codes
 @group(0) @binding(4) var<storage, read_write> list: array<u32>;
-@group(0) @binding(5) var<storage, read_write> segments: array<vec2u>;
+@group(0) @binding(5) var<storage, read_write> segments: array<vec4u>;
 @group(0) @binding(6) var<storage, read_write> entry_dc: array<vec4i>;
 
 var<workgroup> fast: array<u32, ALL_FAST_WORDS>;
@@ -129,6 +131,13 @@ fn look_up(table: u32) -> u32 {
     return fast[(table | (window >> (32u - FAST_BITS))) & (ALL_FAST_WORDS - 1u)];
 }
 
+/// Where an entry's part of the list begins.
+fn list_start(entry: vec2u) -> u32 {
+    let row = entry.y / frame.segments_per_row;
+    let mcu = row * frame.mcus_per_row + (entry.y % frame.segments_per_row) * MCUS_PER_SEGMENT;
+    return (entry.x >> 1u) + mcu * BLOCKS_PER_MCU;
+}
+
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
     // All loads are written before the first store, so that they are under way together.
@@ -145,17 +154,18 @@ fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
     if (thread % frame.threads_per_entry != 0u || entry >= frame.entries) {
         return;
     }
-    let position = entries[entry].x;
-    let first_segment = entries[entry].y;
-    let row = first_segment / frame.segments_per_row;
-    let first_mcu = (first_segment % frame.segments_per_row) * MCUS_PER_SEGMENT;
-    let mcus = (entries[entry + 1u].y - first_segment) * MCUS_PER_SEGMENT;
-    seek(position);
+    let here = entries[entry];
+    let next = entries[entry + 1u];
+    let first_mcu = (here.y % frame.segments_per_row) * MCUS_PER_SEGMENT;
+    let mcus = (next.y - here.y) * MCUS_PER_SEGMENT;
+    seek(here.x);
 
     var element_block = (first_mcu * BLOCKS_PER_MCU) << ELEMENT_BLOCK_SHIFT;
-    var at = (position >> 1u) + (row * frame.mcus_per_row + first_mcu) * BLOCKS_PER_MCU;
-    var segment = first_segment;
+    var segment = here.y;
+    var at = list_start(here);
     var segment_start = at;
+    var chroma_end = list_start(next);
+    var segment_chroma_end = chroma_end;
     var blocks_left = min(mcus, frame.mcus_per_row - first_mcu) * BLOCKS_PER_MCU;
     var block = 0u;             // of the segment
     var block_of_mcu = 0u;
@@ -188,10 +198,12 @@ fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
         // DC is the difference to the block before of the same component.
         dc.x += select(0, level, is_dc);
         level = select(level, dc.x, is_dc);
-        // Where there is no coefficient, the next one takes this place. A broken file may go beyond position 63; whoever reads the
-        // list takes 6 bits for the position.
-        list[at] = element_block | ((z & 63u) << 16u) | (u32(level) & 0xffffu);
-        at += has_coefficient;
+        // Where there is no coefficient, the next one takes this place; an entry's part has room for one more. A broken file may go
+        // beyond position 63; whoever reads the list takes 6 bits for the position.
+        let is_apart = SUBSAMPLED && component_of(block_of_mcu) > 0u;
+        list[select(at, chroma_end - 1u, is_apart)] = element_block | ((z & 63u) << 16u) | (u32(level) & 0xffffu);
+        at += select(has_coefficient, 0u, is_apart);
+        chroma_end -= select(0u, has_coefficient, is_apart);
         // All of this is cheaper for everyone than a branch is that one of the neighbours takes.
         is_dc = ends_block;
         z = select(z + 1u, 0u, ends_block);
@@ -206,12 +218,16 @@ fn huffman_decode(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation
         ac_table = dc_table_of(block_of_mcu) + FAST_WORDS;
         next_dc_table = dc_table_of(next_of_mcu(block_of_mcu));
         if (block == SEGMENT_BLOCKS || blocks_left == 0u) {
-            segments[segment] = vec2u(segment_start, (entry << SEGMENT_ENTRY_SHIFT) | (at - segment_start));
+            segments[segment] = vec4u(
+                segment_start, (entry << SEGMENT_ENTRY_SHIFT) | (at - segment_start),
+                chroma_end, segment_chroma_end - chroma_end,
+            );
             segment += 1u;
             segment_start = at;
+            segment_chroma_end = chroma_end;
             block = 0u;
         }
     }
     // A whole number of MCUs: Y is first again.
-    entry_dc[entry] = vec4i(dc, i32(first_segment));
+    entry_dc[entry] = vec4i(dc, 0);
 }

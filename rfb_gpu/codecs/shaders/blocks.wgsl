@@ -18,6 +18,7 @@ const SAMPLE_WORDS = 17u;       // 64 samples: words 0..7 have the upper four of
 const GROUP_SEGMENTS = WORKGROUP_SIZE / (TAKEN * MCUS_PER_SEGMENT);
 const GROUP_MCUS = GROUP_SEGMENTS * MCUS_PER_SEGMENT;
 const GROUP_BLOCKS = GROUP_SEGMENTS * SEGMENT_BLOCKS;
+const TAKES_CHROMA = FIRST_TAKEN > 0u;
 
 struct Tables {
     // By component, row by row, two vectors each: quantiser * AAN scale / 255, so that samples are 0..1.
@@ -27,16 +28,15 @@ struct Tables {
 @group(0) @binding(0) var<uniform> frame: Frame;
 @group(0) @binding(1) var<storage, read> tables: Tables;
 @group(0) @binding(2) var<storage, read> list: array<u32>;
-@group(0) @binding(3) var<storage, read> segments: array<vec2u>;
+@group(0) @binding(3) var<storage, read> segments: array<vec4u>;
 @group(0) @binding(4) var<storage, read> entry_dc: array<vec4i>;
 
 var<workgroup> words: array<atomic<u32>, SHARED_WORDS>;
 // A part is what the workgroup has of an entry: these begin and end in the list.
 var<workgroup> part_starts: array<u32, GROUP_SEGMENTS>;
 var<workgroup> part_ends: array<u32, GROUP_SEGMENTS>;
-// DC of the row's entries, by component: of those before the first part's, and then of those from there on to each part.
-const DC_SUMS = (1u + GROUP_SEGMENTS) * 3u;
-var<workgroup> dc_before: array<atomic<i32>, DC_SUMS>;
+var<workgroup> part_dc: array<vec3i, GROUP_SEGMENTS>;       // what the entry adds to DC
+var<workgroup> dc_before: array<atomic<i32>, 3>;            // the sum of that over the row's entries before the first part's
 
 /// What DC stands for when it is 0. The fraction is larger than all rounding errors: halves go up, as in libjpeg, where to the nearest
 /// even number would make white grey at one quality in eight.
@@ -44,16 +44,6 @@ const MIDDLE = (128.0 + 1.0 / 1024.0) / 255.0;
 
 fn entry_of(segment: u32) -> u32 {
     return segments[segment].y >> SEGMENT_ENTRY_SHIFT;
-}
-
-/// Adds up DC over every so many entries.
-fn sum_dc(sum: u32, first: u32, end: u32, step: u32) {
-    for (var entry = first; entry < end; entry += step) {
-        let dc = entry_dc[entry];
-        atomicAdd(&dc_before[sum * 3u], dc.x);
-        atomicAdd(&dc_before[sum * 3u + 1u], dc.y);
-        atomicAdd(&dc_before[sum * 3u + 2u], dc.z);
-    }
 }
 
 /// Puts a coefficient to its place, if it is one of the blocks that are taken.
@@ -94,8 +84,8 @@ fn decode_blocks(row: u32, first_segment: u32, thread: u32) {
 #unroll i 0..32
     atomicStore(&words[thread * BLOCK_WORDS + $i], 0u);
 #end
-    for (var i = thread; i < DC_SUMS; i += WORKGROUP_SIZE) {
-        atomicStore(&dc_before[i], 0);
+    if (thread < 3u) {
+        atomicStore(&dc_before[thread], 0);
     }
     let row_start = row * frame.segments_per_row;
     let first = row_start + first_segment;
@@ -107,21 +97,36 @@ fn decode_blocks(row: u32, first_segment: u32, thread: u32) {
     if (first + thread <= last) {
         let segment = segments[first + thread];
         let entry = segment.y >> SEGMENT_ENTRY_SHIFT;
+        let part = entry - first_entry;
+        let length = segment.y & ((1u << SEGMENT_ENTRY_SHIFT) - 1u);
         if (thread == 0u || entry_of(first + thread - 1u) != entry) {
-            part_starts[entry - first_entry] = segment.x;
+            if (TAKES_CHROMA) {
+                part_ends[part] = segment.z + segment.w;
+            } else {
+                part_starts[part] = segment.x;
+            }
+            part_dc[part] = entry_dc[entry].xyz;
         }
         if (first + thread == last || entry_of(first + thread + 1u) != entry) {
-            part_ends[entry - first_entry] = segment.x + (segment.y & ((1u << SEGMENT_ENTRY_SHIFT) - 1u));
+            if (TAKES_CHROMA) {
+                part_starts[part] = segment.z;
+            } else {
+                part_ends[part] = segment.x + length;
+            }
         }
     }
     workgroupBarrier();
-    sum_dc(0u, row_entry + thread, first_entry, WORKGROUP_SIZE);
+    for (var entry = row_entry + thread; entry < first_entry; entry += WORKGROUP_SIZE) {
+        let dc = entry_dc[entry];
+        atomicAdd(&dc_before[0], dc.x);
+        atomicAdd(&dc_before[1], dc.y);
+        atomicAdd(&dc_before[2], dc.z);
+    }
     // The parts are about equally long, so each gets equally many threads.
     let step = WORKGROUP_SIZE / parts;
     let part = thread / step;
     let lane = thread % step;
     if (part < parts) {
-        sum_dc(1u + part, first_entry + lane, first_entry + part, step);
         let end = min(part_ends[part], frame.list_words);
         place_levels(part_starts[part] + lane, end, first_segment * SEGMENT_BLOCKS, step);
     }
@@ -143,7 +148,10 @@ fn decode_blocks(row: u32, first_segment: u32, thread: u32) {
         level$$k_0, level$$k_1,
 #end
     );
-    let dc_sum = atomicLoad(&dc_before[component]) + atomicLoad(&dc_before[(1u + block_part) * 3u + component]);
+    var dc_sum = atomicLoad(&dc_before[component]);
+    for (var part = 0u; part < min(block_part, GROUP_SEGMENTS); part++) {
+        dc_sum += part_dc[part][component];
+    }
     let dc = f32((i32((pair0 & 0xffffu) + u32(dc_sum)) << 16u) >> 16u);
 #unroll y 0..8
     let left$$y = tables.multiplier[component * 16u + 2u * $y];
