@@ -90,8 +90,8 @@ def test_entries_are_short_where_there_is_much_to_decode():
     bits[10:30, 80:120] = 1200
     first, size = index_of(layout, bits)
     work = np.add.reduceat(bits.ravel() + 18, first)
-    assert size <= bits.sum() / 8 / 50 * 1.1 + 40
-    assert len(first) > 0.7 * bits.sum() / 8 / 50 / 2
+    assert size <= bits.sum() / 8 / 80 * 1.1 + 40
+    assert len(first) > 0.7 * bits.sum() / 8 / 80 / 2
     assert work.max() < 2.5 * work.mean()
     assert np.diff(first).max() > 4
     rows = range(0, layout.rows * layout.segments_per_row, layout.segments_per_row)

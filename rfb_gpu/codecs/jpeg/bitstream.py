@@ -51,7 +51,7 @@ _MCUS_PER_SEGMENT = {"444": 2, "422": 2, "420": 1, "gray": 6}
 SUBSAMPLINGS = ("444", "422", "420", "gray")
 
 INDEX_WORDS_PER_MARKER = 32_000
-INDEX_BUDGET, FITTED_INDEX_BUDGET = 1 / 50, 1 / 30
+INDEX_BUDGET, FITTED_INDEX_BUDGET = 1 / 80, 1 / 30
 """An index may take this share of the entropy-coded bytes; without it, decoders start at restart markers only. The second where
 fitted Huffman tables save more than that: the time to decode is that of the longest entry."""
 
@@ -65,7 +65,7 @@ _OVER_BUDGET = 1.1
 
 # Mirrors place_spans.wgsl.
 BLOCK_WORK = 3
-FIRST_ENTRY_WORK = 1200
+FIRST_ENTRY_WORK = 2400
 """In bits: for a frame without another before it, and for all with the standard's Huffman tables, which depend on no other."""
 
 _SOI, _SOS, _DQT, _DHT, _DRI, _SOF0 = 0xD8, 0xDA, 0xDB, 0xC4, 0xDD, 0xC0
@@ -237,17 +237,33 @@ def index_markers(
     # Few operations on short rows of 32 bits: this is on the thread that draws, once a frame.
     positions, first = np.ascontiguousarray(entries.T, np.uint32)
     affordable = stream_bytes * budget * _OVER_BUDGET / _ENTRY_BYTES
-    while first.size > affordable:
-        if first.size == layout.rows:
+    while True:
+        if first.size < 2 * layout.rows:
             return b""
-        # A frame of much fewer bytes than the one before.
+        if first.size <= affordable:
+            count_bits, words = _index_words(layout, positions, first, stream_bytes)
+            if words.size <= affordable:
+                break
+        # A frame of much fewer bytes than the one before, or entries of two words.
         begins_row = first % layout.segments_per_row == 0
         keep = begins_row | (np.arange(first.size) % 2 == 0)
         if keep.all():
             keep = begins_row
         positions, first = positions[keep], first[keep]
-    if first.size < 2 * layout.rows:
+    if words.size == 0:
         return b""
+    coded = words.astype("<u2")
+    markers = []
+    for start in range(0, coded.size, INDEX_WORDS_PER_MARKER):
+        head = _INDEX_HEAD.pack(_INDEX_NAME, _INDEX_VERSION, count_bits, start)
+        markers.append(_marker(_APP9, head + coded[start : start + INDEX_WORDS_PER_MARKER].tobytes()))
+    return b"".join(markers)
+
+
+def _index_words(
+    layout: Layout, positions: NDArray[np.uint32], first: NDArray[np.uint32], stream_bytes: int
+) -> tuple[int, NDArray[np.integer]]:
+    """How many bits a count has, and the words; none where two for an entry would not do."""
     bits, counts = np.empty_like(positions), np.empty_like(first)
     np.subtract(positions[1:], positions[:-1], bits[:-1])
     np.subtract(first[1:], first[:-1], counts[:-1])
@@ -255,18 +271,13 @@ def index_markers(
     counts[-1] = layout.rows * layout.segments_per_row - int(first[-1])
     count_bits = int(counts.max()).bit_length()
     if int(bits.max()) >> 2 * (_WORD_BITS - count_bits):
-        return b""  # more than two words say
+        return count_bits, bits[:0]
     words = bits << count_bits | counts
     high = words >> _WORD_BITS
     if high.any():
         at = np.flatnonzero(high)
         words = np.insert(words, at, high[at] << count_bits)
-    coded = words.astype("<u2")
-    markers = []
-    for start in range(0, coded.size, INDEX_WORDS_PER_MARKER):
-        head = _INDEX_HEAD.pack(_INDEX_NAME, _INDEX_VERSION, count_bits, start)
-        markers.append(_marker(_APP9, head + coded[start : start + INDEX_WORDS_PER_MARKER].tobytes()))
-    return b"".join(markers)
+    return count_bits, words
 
 
 def entry_work(layout: Layout, stream_bytes: int, capacity: int, budget: float = INDEX_BUDGET) -> int:
