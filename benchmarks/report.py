@@ -105,9 +105,9 @@ def section() -> str:
 
 {notebook_table(notebook["results"])}
 
-Shown, and held, are of the three in their order. Shown: from the beginning of a draw until the page gives the picture to the screen
-(ours the median, the other two's a mean, without the download of the pixels, which they do not count). Held: how late a task comes on
-the kernel's event loop, the draw itself (2.5 to 7 ms) and all other work there included.
+Shown, and held, are of the three in their order. Shown: from the beginning of a draw until the page gives the picture to the
+screen; ours is the median, the other two's a mean, without the download of the pixels, which they do not count. Held: how late a
+task comes on the kernel's event loop, the draw itself (3 to 8 ms) and all other work there included.
 
 ![Frames per second, and input to picture on a thin link](docs/performance.svg)
 
