@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import os
+import types
 
 import numpy as np
 import pytest
@@ -388,24 +390,47 @@ def test_errors_are_one_line_on_the_canvas(shown, message, line):
     assert shown.badge == ""
 
 
-def test_pixels_and_pointer_at_a_ratio_that_is_not_whole(browsers):
-    ratio = 1.25
-    page = WidgetPage(browsers(ratio), "browser")
-    try:
-        resize = wait_event(page, "event.type === 'resize'")
-        width, height = resize["pwidth"], resize["pheight"]
-        assert (width, height) == (320 * ratio, 240 * ratio)
-        noise = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
-        assert page.show(as_file(noise, "PNG"), width, height, codec="png")
-        np.testing.assert_array_equal(page.canvas().screenshot(), noise)
-        box = page.canvas().locator.bounding_box()
-        for x, y in [(0.6, 0.6), (100.4, 239.3), (318.7, 50.2)]:
-            events(page)
-            page.page.mouse.move(box["x"] + x, box["y"] + y)
-            move = wait_event(page, "event.type === 'pointer_move'")
-            assert (move["x"], move["y"]) == pytest.approx((x, y), abs=0.5)
-    finally:
-        page.close()
+def test_zoomed_while_it_is_open(playwright, tmp_path):
+    """The browser's zoom changes the device pixels of a CSS pixel, as another monitor does; what CDP emulates does not."""
+    extension = tmp_path / "extension"
+    extension.mkdir()
+    manifest = {
+        "manifest_version": 3,
+        "name": "zoom",
+        "version": "1",
+        "background": {"service_worker": "none.js"},
+    }
+    (extension / "manifest.json").write_text(json.dumps(manifest))
+    (extension / "none.js").touch()
+    browser = playwright.chromium.launch_persistent_context(
+        tmp_path / "profile",
+        executable_path=harness.find_chromium(),
+        no_viewport=True,
+        ignore_default_args=["--disable-extensions"],
+        args=[*harness.CHROMIUM_FLAGS, "--window-size=1400,900", f"--load-extension={extension}"],
+    )
+    with contextlib.closing(browser):
+        page = WidgetPage(types.SimpleNamespace(new_context=lambda **_: browser), "browser")
+        (worker,) = browser.service_workers or [browser.wait_for_event("serviceworker")]
+        page.page.bring_to_front()
+        # Playwright's screenshots end where the page would without zoom.
+        width, height = 120, 80
+        page.set("_css_width", f"{width}px")
+        page.set("_css_height", f"{height}px")
+        for ratio in (1.25, 1.5, 2, 3):
+            worker.evaluate("ratio => chrome.tabs.setZoom(ratio)", ratio)
+            resize = wait_event(page, f"event.type === 'resize' && event.ratio === {ratio}")
+            size = [resize[key] for key in ("width", "height", "pwidth", "pheight")]
+            assert size == [width, height, width * ratio, height * ratio]
+            noise = np.random.default_rng(0).integers(0, 256, (size[3], size[2], 3), np.uint8)
+            assert page.show(as_file(noise, "PNG"), size[2], size[3], codec="png")
+            np.testing.assert_array_equal(page.canvas().screenshot(), noise)
+            box = page.canvas().locator.bounding_box()
+            for x, y in [(0.6, 0.6), (118.7, 40.2)]:
+                events(page)
+                page.page.mouse.move(box["x"] + x, box["y"] + y)
+                move = wait_event(page, "event.type === 'pointer_move'")
+                assert (move["x"], move["y"]) == pytest.approx((x, y), abs=0.5)
 
 
 def test_a_display_with_many_pixels_gets_no_more_than_it_may(browsers):
