@@ -10,6 +10,7 @@
  *   RFB_GPU_STATIC=FOLDER          where the result goes, instead of ../rfb_gpu/static
  *   RFB_GPU_VERSION=X              the release that the page names in `hello`, instead of the version in package.json
  */
+import { createHash } from "node:crypto";
 import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -100,6 +101,19 @@ async function buildDecoding(file) {
   });
 }
 
+/**
+ * The module that runs the bundle once in a page. anywidget imports a widget's text anew for each widget, and browsers never free
+ * a module: so this is one that costs next to nothing. A function that is not called is not compiled, and equal texts are kept once.
+ */
+export function asSharedModule(bundle) {
+  const key = `rfb_gpu ${createHash("sha256").update(bundle).digest("hex").slice(0, 16)}`;
+  return `function load(){const module={exports:{}};${bundle}return module.exports}
+const shared=globalThis[Symbol.for("${key}")]??=load();
+export default shared.default;
+export const connect=shared.connect;
+`;
+}
+
 async function main() {
   if (process.argv[2] === "--decoding") {
     await buildDecoding(process.argv[3]);
@@ -110,13 +124,15 @@ async function main() {
   const out = process.env.RFB_GPU_STATIC ?? resolve(here, "..", "rfb_gpu", "static");
   mkdirSync(out, { recursive: true });
   try {
-    await esbuild.build({
+    const { outputFiles } = await esbuild.build({
       ...options(packageVersion()),
       entryPoints: [join(here, "src", "index.ts")],
-      outfile: join(out, "widget.js"),
+      format: "cjs",
+      write: false,
       minify: true,
       legalComments: "none",
     });
+    writeFileSync(join(out, "widget.js"), asSharedModule(outputFiles[0].text));
   } catch {
     fail("the bundle was not made.", "mend the errors above; `npm run check` names the types.");
   }

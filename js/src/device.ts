@@ -4,8 +4,8 @@
  */
 
 /**
- * anywidget may load this module once per widget, so a module variable is not one per page. The number names the shape
- * of what is shared: a release that changes the shape changes the number, and then shares with its own kind only.
+ * A page may have two releases of this module, so a module variable is not one per page. The number names the shape of what is
+ * shared: a release that changes the shape changes the number, and then shares with its own kind only.
  */
 const SHARE_KEY = Symbol.for("rfb_gpu.gpu.v1");
 

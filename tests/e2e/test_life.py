@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import json
 import os
+import types
 
 import numpy as np
 import pytest
@@ -17,7 +19,7 @@ from tests.e2e.test_canvas import assert_shows
 from tests.e2e.widget_page import WidgetPage, as_file
 
 ROUNDS = int(os.environ.get("RFB_GPU_RERUNS", 3))
-"""How often a cell is run again; 50 take four minutes."""
+"""How often a cell is run again; 50 take a minute."""
 
 PANEL = "window.jupyterapp.shell.currentWidget"
 LOST = "No answer from the kernel: it is busy, or gone (then run the cell again)."
@@ -315,6 +317,32 @@ def test_full_screen_and_back(shown):
     shown.set("_has_titlebar", False)
 
 
+def test_one_more_widget_costs_the_page_no_program(shown):
+    """As anywidget does: it imports the text anew for each."""
+    cdp = shown.page.context.new_cdp_session(shown.page)
+
+    def import_copies(count):
+        alike = shown.page.evaluate(
+            """async count => {
+                const { default: first } = await import('/widget.js')
+                const text = await (await fetch('/widget.js')).text()
+                for (let n = 0; n < count; n++) {
+                    const url = URL.createObjectURL(new Blob([text], { type: 'text/javascript' }))
+                    if ((await import(url)).default !== first) return false
+                    URL.revokeObjectURL(url)
+                }
+                return true
+            }""",
+            count,
+        )
+        assert alike
+        cdp.send("HeapProfiler.collectGarbage")
+        return cdp.send("Runtime.getHeapUsage")["usedSize"]
+
+    before = import_copies(1)
+    assert import_copies(50) - before < 1e6, "of one copy, the bundle takes 0.3 MB"
+
+
 def test_a_page_without_views_says_so_and_has_the_picture_when_there_is_one_again(browsers):
     page = WidgetPage(browsers(1.0), "browser")
     try:
@@ -362,24 +390,47 @@ def test_errors_are_one_line_on_the_canvas(shown, message, line):
     assert shown.badge == ""
 
 
-def test_pixels_and_pointer_at_a_ratio_that_is_not_whole(browsers):
-    ratio = 1.25
-    page = WidgetPage(browsers(ratio), "browser")
-    try:
-        resize = wait_event(page, "event.type === 'resize'")
-        width, height = resize["pwidth"], resize["pheight"]
-        assert (width, height) == (320 * ratio, 240 * ratio)
-        noise = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
-        assert page.show(as_file(noise, "PNG"), width, height, codec="png")
-        np.testing.assert_array_equal(page.canvas().screenshot(), noise)
-        box = page.canvas().locator.bounding_box()
-        for x, y in [(0.6, 0.6), (100.4, 239.3), (318.7, 50.2)]:
-            events(page)
-            page.page.mouse.move(box["x"] + x, box["y"] + y)
-            move = wait_event(page, "event.type === 'pointer_move'")
-            assert (move["x"], move["y"]) == pytest.approx((x, y), abs=0.5)
-    finally:
-        page.close()
+def test_zoomed_while_it_is_open(playwright, tmp_path):
+    """The browser's zoom changes the device pixels of a CSS pixel, as another monitor does; what CDP emulates does not."""
+    extension = tmp_path / "extension"
+    extension.mkdir()
+    manifest = {
+        "manifest_version": 3,
+        "name": "zoom",
+        "version": "1",
+        "background": {"service_worker": "none.js"},
+    }
+    (extension / "manifest.json").write_text(json.dumps(manifest))
+    (extension / "none.js").touch()
+    browser = playwright.chromium.launch_persistent_context(
+        tmp_path / "profile",
+        executable_path=harness.find_chromium(),
+        no_viewport=True,
+        ignore_default_args=["--disable-extensions"],
+        args=[*harness.CHROMIUM_FLAGS, "--window-size=1400,900", f"--load-extension={extension}"],
+    )
+    with contextlib.closing(browser):
+        page = WidgetPage(types.SimpleNamespace(new_context=lambda **_: browser), "browser")
+        (worker,) = browser.service_workers or [browser.wait_for_event("serviceworker")]
+        page.page.bring_to_front()
+        # Playwright's screenshots end where the page would without zoom.
+        width, height = 120, 80
+        page.set("_css_width", f"{width}px")
+        page.set("_css_height", f"{height}px")
+        for ratio in (1.25, 1.5, 2, 3):
+            worker.evaluate("ratio => chrome.tabs.setZoom(ratio)", ratio)
+            resize = wait_event(page, f"event.type === 'resize' && event.ratio === {ratio}")
+            size = [resize[key] for key in ("width", "height", "pwidth", "pheight")]
+            assert size == [width, height, width * ratio, height * ratio]
+            noise = np.random.default_rng(0).integers(0, 256, (size[3], size[2], 3), np.uint8)
+            assert page.show(as_file(noise, "PNG"), size[2], size[3], codec="png")
+            np.testing.assert_array_equal(page.canvas().screenshot(), noise)
+            box = page.canvas().locator.bounding_box()
+            for x, y in [(0.6, 0.6), (118.7, 40.2)]:
+                events(page)
+                page.page.mouse.move(box["x"] + x, box["y"] + y)
+                move = wait_event(page, "event.type === 'pointer_move'")
+                assert (move["x"], move["y"]) == pytest.approx((x, y), abs=0.5)
 
 
 def test_a_display_with_many_pixels_gets_no_more_than_it_may(browsers):
@@ -433,11 +484,13 @@ def test_running_again_and_again_leaves_nothing(show):
         opened.run_cell(1)
         opened.canvas().wait_final()
         history.append(left())
-    (before, *sizes_before), (after, *sizes_after) = history[0], history[-1]
+    for number, (_, resident, heap) in enumerate(history):
+        if number % 10 == 0 or number == ROUNDS:
+            print(f"after {number} rounds: RSS {resident:.1f} MB, heap {heap:.2f} MB")
+    (before, *_), (after, *_) = history[0], history[-1]
     # Not equal: what other tests left may be in the first.
     assert all(after[name] <= before[name] for name in after), (before, after)
-    print(f"{ROUNDS} rounds: RSS {sizes_before[0]:.1f} to {sizes_after[0]:.1f} MB, ", end="")
-    print(f"heap {sizes_before[1]:.2f} to {sizes_after[1]:.2f} MB")
-    assert sizes_after[0] - sizes_before[0] < 8 + 0.2 * ROUNDS
-    # The page's heap does grow with each round. Why is not proven; each imports the widget's module anew.
-    assert sizes_after[1] - sizes_before[1] < 1 + 0.5 * ROUNDS
+    # Later: code is compiled in the first rounds. Of any widget, JupyterLab leaves some 40 kB a round.
+    (_, *sizes_before), (_, *sizes_after) = history[len(history) // 3], history[-1]
+    assert sizes_after[0] - sizes_before[0] < 8 + 0.05 * ROUNDS
+    assert sizes_after[1] - sizes_before[1] < 1 + 0.08 * ROUNDS
