@@ -32,6 +32,13 @@ export const LOOKS: Readonly<Record<string, (view: CanvasView, value: unknown) =
   _max_pixel_ratio: (view, value) => view.setMaxPixelRatio(Number(value)),
 };
 
+/** The title bar's buttons by their classes, and how they are called. */
+const BUTTONS: Readonly<Record<string, string>> = {
+  "rfb-gpu-full-screen-button": "Full screen",
+  "renderview-minimize-button": "Minimize",
+  "renderview-close-button": "Close",
+};
+
 export class CanvasView extends BaseRenderView {
   /** On screen and with a size, as far as this element goes. */
   isVisible = false;
@@ -40,6 +47,8 @@ export class CanvasView extends BaseRenderView {
   /** The canvas has the size of this view; else pictures are scaled to fit. */
   #leads = true;
   readonly #owner: ViewOwner;
+  /** The host's element, which the view is put into. */
+  readonly #container: HTMLElement;
   readonly #screen: HTMLElement;
   readonly #badge = document.createElement("div");
   #stats: StatsOverlay | null = null;
@@ -47,6 +56,8 @@ export class CanvasView extends BaseRenderView {
   #drawnBy: Presenter | null = null;
   #picture: Picture | null = null;
   #closedBy: "nobody" | "user" | "owner" = "nobody";
+  /** Takes off the listeners that are not on elements of its own. */
+  readonly #closed = new AbortController();
   #ratioQuery: MediaQueryList | null = null;
   /** What screen readers say of it. */
   #title = "canvas";
@@ -64,11 +75,14 @@ export class CanvasView extends BaseRenderView {
     super(screen, wrapper);
 
     this.#owner = owner;
+    this.#container = container;
     this.#screen = screen;
     this.#badge.classList.add("rfb-gpu-badge");
     this.#badge.setAttribute("role", "status");
     screen.appendChild(this.#badge);
     this.#addFullScreen(wrapper);
+    this.#nameButtons(wrapper);
+    this.#watchTab(wrapper);
     watchFingers(screen, (event) =>
       this.onEvent({ ...event, timestamp: performance.now() / 1000 } as RenderviewEvent),
     );
@@ -76,8 +90,8 @@ export class CanvasView extends BaseRenderView {
     for (const type of ["pointerdown", "pointermove"] as const) {
       screen.addEventListener(type, this.#onPointer, { capture: true });
     }
-    window.addEventListener("beforeprint", this.#onBeforePrint);
-    window.addEventListener("afterprint", this.#onAfterPrint);
+    window.addEventListener("beforeprint", this.#onBeforePrint, { signal: this.#closed.signal });
+    window.addEventListener("afterprint", this.#onAfterPrint, { signal: this.#closed.signal });
     this.#watchRatio();
   }
 
@@ -148,8 +162,10 @@ export class CanvasView extends BaseRenderView {
   override setTitle(title: string): void {
     super.setTitle(title);
     this.#title = title || "canvas";
-    if (this.#canvas) {
-      this.#canvas.ariaLabel = this.#title;
+    for (const element of [this.#canvas, this.#screen, this._focusElement]) {
+      if (element) {
+        element.ariaLabel = this.#title;
+      }
     }
   }
 
@@ -177,9 +193,10 @@ export class CanvasView extends BaseRenderView {
     if (this.#closedBy === "nobody") {
       this.#closedBy = "user";
     }
-    this.#ratioQuery?.removeEventListener("change", this.#onRatio);
-    window.removeEventListener("beforeprint", this.#onBeforePrint);
-    window.removeEventListener("afterprint", this.#onAfterPrint);
+    this.#closed.abort();
+    if (this.#container.matches(":fullscreen")) {
+      this.#toggleFullScreen();
+    }
     const wrapper = this.wrapperElement;
     super.close();
     wrapper?.remove();
@@ -248,7 +265,7 @@ export class CanvasView extends BaseRenderView {
   /** The pixel ratio changes without a change of CSS size on another monitor, which the base class does not notice. */
   #watchRatio(): void {
     this.#ratioQuery = window.matchMedia(`(resolution: ${window.devicePixelRatio}dppx)`);
-    this.#ratioQuery.addEventListener("change", this.#onRatio, { once: true });
+    this.#ratioQuery.addEventListener("change", this.#onRatio, { once: true, signal: this.#closed.signal });
   }
 
   readonly #onRatio = (): void => {
@@ -308,35 +325,94 @@ export class CanvasView extends BaseRenderView {
     });
   };
 
+  // ----- the keyboard
+
+  /**
+   * The Tab key comes to the canvas, which then has all keys but that one, and with it leaves. Escape, which the program hears, gives the keys
+   * back to the page. What has the focus in place of the canvas is elsewhere in the page; Tab is to go on from here.
+   */
+  #watchTab(wrapper: HTMLElement): void {
+    const [screen, focus] = [this.#screen, this._focusElement];
+    let isLeaving = false;
+    const leave = () => {
+      isLeaving = true;
+      screen.focus({ preventScroll: true });
+      isLeaving = false;
+    };
+    screen.tabIndex = 0;
+    screen.role = "application";
+    screen.addEventListener("focus", () => {
+      if (!isLeaving) {
+        wrapper.classList.add("rfb-gpu-by-tab");
+        focus?.focus({ preventScroll: true });
+      }
+    });
+    focus?.addEventListener("blur", () => wrapper.classList.remove("rfb-gpu-by-tab"));
+    for (const type of ["keydown", "keyup"] as const) {
+      const onTab = (event: KeyboardEvent) => {
+        if (event.key === "Tab") {
+          event.stopImmediatePropagation();
+          if (type === "keydown") {
+            leave();
+          }
+        }
+      };
+      focus?.addEventListener(type, onTab, { capture: true });
+    }
+    focus?.addEventListener("keyup", (event) => {
+      if (event.key === "Escape") {
+        leave();
+      }
+    });
+  }
+
+  /** The title bar's buttons, which are no buttons to the browser. */
+  #nameButtons(wrapper: HTMLElement): void {
+    for (const [kind, name] of Object.entries(BUTTONS)) {
+      for (const button of wrapper.querySelectorAll<HTMLElement>(`.${kind}`)) {
+        button.role = "button";
+        button.ariaLabel = name;
+        button.tabIndex = 0;
+        button.dataset.lmSuppressShortcuts = "true"; // JupyterLab takes Enter
+        button.addEventListener("keydown", (event) => {
+          if (event.key === "Enter" || event.key === " ") {
+            event.preventDefault();
+            button.click();
+          }
+        });
+      }
+    }
+  }
+
   // ----- full screen
 
   #addFullScreen(wrapper: HTMLElement): void {
     const button = document.createElement("span");
     button.classList.add("renderview-button", "rfb-gpu-full-screen-button");
     button.title = "Full screen (Alt+Enter)";
-    button.addEventListener("click", () => this.#toggleFullScreen(wrapper));
+    button.addEventListener("click", () => this.#toggleFullScreen());
     wrapper.querySelector(".renderview-minimize-button")?.before(button);
     const focus = this._focusElement;
     const home = focus?.parentElement;
     focus?.addEventListener("keydown", (event) => {
       if (event.altKey && event.key === "Enter" && !event.repeat) {
         event.preventDefault();
-        this.#toggleFullScreen(wrapper);
+        this.#toggleFullScreen();
       }
     });
-    wrapper.addEventListener("fullscreenchange", () => {
+    const onChange = () => {
       // What is not in the full screen has no keys there.
-      if (focus && this._focusElement) {
-        (wrapper.matches(":fullscreen") ? wrapper : home)?.appendChild(focus);
-        focus.focus({ preventScroll: true });
-      }
-    });
+      (this.#container.matches(":fullscreen") ? wrapper : home)?.append(focus as HTMLElement);
+      focus?.focus({ preventScroll: true });
+    };
+    this.#container.addEventListener("fullscreenchange", onChange, { signal: this.#closed.signal });
   }
 
-  #toggleFullScreen(wrapper: HTMLElement): void {
-    const isFull = wrapper.matches(":fullscreen");
+  #toggleFullScreen(): void {
+    const container = this.#container;
+    const isFull = container.matches(":fullscreen");
     // A host may forbid it in its frames; then nothing happens.
-    (isFull ? document.exitFullscreen() : wrapper.requestFullscreen()).catch(() => {});
+    (isFull ? document.exitFullscreen() : container.requestFullscreen()).catch(() => {});
   }
 
   // ----- paper, on which browsers leave a canvas of WebGPU white

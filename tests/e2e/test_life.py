@@ -302,10 +302,12 @@ def test_full_screen_and_back(shown):
     page.wait_for_timeout(300)
     events(shown)
     page.keyboard.press("Alt+Enter")
-    page.wait_for_function("() => document.fullscreenElement?.classList.contains('rfb-gpu-wrapper')")
+    page.wait_for_function("() => document.fullscreenElement?.querySelector('.rfb-gpu-wrapper')")
     page.wait_for_timeout(200)
     (resize, *_) = events(shown, "resize")[-1:]
     assert resize["width"] > 600
+    page.keyboard.press("a")
+    assert [event["key"] for event in events(shown, "key_down")] == ["a"], "keys come to it there as well"
     page.keyboard.press("Alt+Enter")
     page.wait_for_function("() => !document.fullscreenElement")
     page.wait_for_timeout(200)
@@ -314,6 +316,43 @@ def test_full_screen_and_back(shown):
     page.locator(".rfb-gpu-full-screen-button").click()
     page.wait_for_function("() => document.fullscreenElement")
     page.evaluate("() => document.exitFullscreen()")
+    shown.set("_has_titlebar", False)
+
+
+def test_the_tab_key_comes_and_leaves(shown):
+    page = shown.page
+    shown.set("_has_titlebar", True)
+    page.evaluate(
+        """() => {
+            for (const name of ['before', 'after']) {
+                const button = document.createElement('button')
+                button.id = name
+                const element = document.querySelector('.renderview-wrapper').parentElement
+                name === 'before' ? element.before(button) : element.after(button)
+            }
+        }"""
+    )
+
+    def press(*keys):
+        events(shown)
+        for key in keys:
+            page.keyboard.press(key)
+        return [(event["type"], event["key"]) for event in events(shown, "key_down", "key_up")]
+
+    def has_focus(name):
+        return page.evaluate("id => document.activeElement.id === id", name)
+
+    page.focus("#before")
+    assert press("Tab", "a") == [("key_down", "a"), ("key_up", "a")]
+    page.wait_for_selector(".rfb-gpu-by-tab")
+    assert press("Tab", "b") == [] and not has_focus("after"), "the title bar has a button"
+    assert press("Tab") == [] and has_focus("after")
+    assert press("Shift+Tab", "Shift+Tab", "c")[-2:] == [("key_down", "c"), ("key_up", "c")]
+    assert press("Escape", "d") == [("key_down", "Escape"), ("key_up", "Escape")], "d is the page's"
+    press("Shift+Tab")
+    assert has_focus("before")
+    assert 'button "Full screen"' in page.locator("body").aria_snapshot()
+    page.evaluate("() => { for (const id of ['before', 'after']) document.getElementById(id).remove() }")
     shown.set("_has_titlebar", False)
 
 
