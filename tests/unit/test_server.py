@@ -15,6 +15,7 @@ import httpx
 import numpy as np
 import pytest
 import simplejpeg
+from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
@@ -378,15 +379,17 @@ async def test_who_comes_again_by_another_websocket_gets_the_picture(canvas, app
 
 @scenario
 async def test_mounted_under_a_prefix(canvas, app):
-    site = Starlette(routes=[Mount("/plots/cube", app)])
-    async with client(site) as web:
-        moved = await web.get("/plots/cube", params={"token": TOKEN})
-        assert moved.status_code == 307 and moved.next_request.url.path == "/plots/cube/"
-        assert (await web.get(moved.next_request.url)).status_code == 200
-        assert (await web.get("/plots/cube/widget.js")).status_code == 200
-        assert (await web.get("/plots/cube/nothing")).status_code == 404
-    page = await Page(site, path="/plots/cube/websocket").show()
-    await page.until(lambda: page.frames)
+    fast = FastAPI()
+    fast.mount("/plots/cube", app)
+    for site in Starlette(routes=[Mount("/plots/cube", app)]), fast:
+        async with client(site) as web:
+            moved = await web.get("/plots/cube", params={"token": TOKEN})
+            assert moved.status_code == 307 and moved.next_request.url.path == "/plots/cube/"
+            assert (await web.get(moved.next_request.url)).status_code == 200
+            assert (await web.get("/plots/cube/widget.js")).status_code == 200
+            assert (await web.get("/plots/cube/nothing")).status_code == 404
+        page = await Page(site, path="/plots/cube/websocket").show()
+        await page.until(lambda page=page: page.frames)
 
 
 @scenario
