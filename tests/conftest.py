@@ -34,7 +34,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     The end-to-end ring must be the last: while Playwright's browser is open, an event loop runs in the main thread, and
     tests that call `asyncio.run` would fail. For the same reason it has a process of its own where several run tests; most of its
-    time it waits, so the two others run beside it.
+    time it waits, so the two others run beside it. Tests that measure time are marked as flaky: where others have made them late,
+    they get two more trials.
     """
     rings = ("unit", "gpu", "e2e")
 

@@ -17,6 +17,8 @@ from tests.e2e import harness
 
 SIZE = 320, 240
 
+pytestmark = pytest.mark.flaky(reruns=2)  # measures time
+
 
 @contextlib.contextmanager
 def through_a_link(page, jupyterlab, scratch, name, cells):

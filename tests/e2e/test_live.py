@@ -9,6 +9,8 @@ import pytest
 
 from tests.e2e import harness
 
+pytestmark = pytest.mark.flaky(reruns=2)  # frames are counted while a cell runs
+
 SCENE = """
 import threading, time
 from tests.e2e.scene import make, np, pixels
