@@ -402,8 +402,10 @@ export class CanvasView extends BaseRenderView {
     });
     const onChange = () => {
       // What is not in the full screen has no keys there.
-      (this.#container.matches(":fullscreen") ? wrapper : home)?.append(focus as HTMLElement);
-      focus?.focus({ preventScroll: true });
+      if (focus) {
+        (this.#container.matches(":fullscreen") ? wrapper : home)?.append(focus);
+        focus.focus({ preventScroll: true });
+      }
     };
     this.#container.addEventListener("fullscreenchange", onChange, { signal: this.#closed.signal });
   }

@@ -504,7 +504,7 @@ class Canvas:
 
     def screenshot(self) -> Picture:
         """Return the canvas as it stands on the screen, one array element a physical pixel."""
-        self.locator.scroll_into_view_if_needed()
+        scroll_to(self.locator)
         # Two animation frames later, whatever was submitted before is on the screen.
         self.locator.evaluate(
             "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
@@ -534,7 +534,7 @@ class Canvas:
 
     def drag(self, start: Point, end: Point, steps: int = 8, button: Button = "left") -> None:
         """Drag over the canvas; points are fractions of its width and height, (0, 0) at the top left."""
-        self.locator.scroll_into_view_if_needed()
+        scroll_to(self.locator)
         left, top, width, height = _box(self.locator)
         (x0, y0), (x1, y1) = start, end
         self._drag(
@@ -547,7 +547,7 @@ class Canvas:
     def resize_by(self, dx: float, dy: float, steps: int = 4) -> None:
         """Drag the corner that resizes, by CSS pixels."""
         handle = self.wrapper.locator("div.renderview-resizer")
-        handle.scroll_into_view_if_needed()
+        scroll_to(handle)
         x, y, width, height = _box(handle)
         x, y = x + width / 2, y + height / 2
         self._drag((x, y), (x + dx, y + dy), steps=steps, button="left")
@@ -609,6 +609,17 @@ def _output_text(output: Mapping[str, Any]) -> str:
     else:
         text = output["data"].get("text/plain", "")
     return text if isinstance(text, str) else "".join(text)
+
+
+def scroll_to(locator: Locator) -> None:
+    """Bring an element into sight; a notebook that renders what is in sight may put it into the page anew meanwhile."""
+    for _ in range(4):
+        try:
+            return locator.scroll_into_view_if_needed()
+        except PlaywrightError as error:
+            if "not attached" not in str(error):
+                raise
+    return locator.scroll_into_view_if_needed()
 
 
 def _box(locator: Locator) -> tuple[float, float, float, float]:

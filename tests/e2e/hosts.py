@@ -58,7 +58,7 @@ class Host(abc.ABC):
     def scroll_to(self, name: str) -> None:
         """Bring a canvas into sight, and so the other one out of it."""
         # The view, because there is no canvas in it before its first frame, which comes when it is in sight.
-        self._wrapper(name).scroll_into_view_if_needed()
+        harness.scroll_to(self._wrapper(name))
 
     def count_cells(self) -> int:
         """How many cells the page has; 0 where none can be added or deleted."""

@@ -208,7 +208,7 @@ def test_the_marimo_quickstart_is_the_quickstarts_twin_and_runs(page, jupyterlab
             assert " ".join(cell.source.split()) in " ".join(twin.split())
     with contextlib.closing(quickstart):
         quickstart.open()
-        page.locator(".renderview-wrapper").scroll_into_view_if_needed()
+        harness.scroll_to(page.locator(".renderview-wrapper"))
         canvas = harness.Canvas(page, page.locator("canvas.rfb-gpu-canvas"))
         canvas.wait_final()
         assert_knot_is_blue(canvas)
