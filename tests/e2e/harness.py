@@ -492,6 +492,18 @@ class Canvas:
         )
         return self.frame
 
+    def wait_rest(self, after: int = -1, timeout: float = ACTION_SECONDS) -> int:
+        """Wait until a final frame newer than `after` has stayed for half a second; returns its id.
+
+        For what comes after a drag: on a slow machine one may pause long enough for a sharp picture in its middle.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            frame = self.wait_final(after, deadline - time.monotonic())
+            self.page.wait_for_timeout(500)
+            if self.final and self.frame == frame:
+                return frame
+
     def wait_decoder(self, name: str, timeout: float = ACTION_SECONDS) -> None:
         """Wait until frames are decoded by "webgpu" or by "browser"; a GPU that starts late is used only then."""
         self._wait(f"canvas => canvas.dataset.rfbDecoder === '{name}'", timeout)

@@ -12,12 +12,11 @@ import os
 import textwrap
 
 import nbformat
-import numpy as np
 import pytest
 
 from tests.e2e import harness
 from tests.e2e.hosts import HOSTS, MarimoEdit
-from tests.e2e.test_canvas import assert_knot_is_blue, assert_shows
+from tests.e2e.test_canvas import EXACT, assert_knot_is_blue, assert_shows
 
 QUICKSTART = harness.REPOSITORY / "notebooks" / "quickstart.ipynb"
 TABLE = harness.REPOSITORY / "docs" / "hosts.md"
@@ -50,7 +49,7 @@ def test_first_frame(host):
     host.scroll_to("a")
     canvas.wait_decoder("webgpu")
     canvas.wait_final()
-    np.testing.assert_array_equal(canvas.screenshot(), host.kernel.array("pixels(a)"))
+    assert_shows(canvas, host.kernel, "pixels(a)", EXACT)
 
 
 def test_drag(host):
@@ -62,7 +61,7 @@ def test_drag(host):
     canvas.wait_final(after=shown)
     assert harness.psnr(canvas.screenshot(), before) < 30, "it turned"
     assert host.kernel.value(position) != camera
-    assert_shows(canvas, host.kernel, "a")
+    assert_shows(canvas, host.kernel, "pixels(a)")
 
 
 def test_keys_go_to_the_canvas_only(host):
@@ -87,24 +86,24 @@ def test_resize(host):
     canvas.wait_size(width + 40, height + 31)
     canvas.wait_final()
     assert host.kernel.value("a.get_physical_size()") == [width + 40, height + 31]
-    assert_shows(canvas, host.kernel, "a")
+    assert_shows(canvas, host.kernel, "pixels(a)")
 
 
 def test_two_canvases(host):
     first, second = host.canvas("a"), host.canvas("b")
     host.scroll_to("b")
     second.wait_final()
-    assert_shows(second, host.kernel, "b")
+    assert_shows(second, host.kernel, "pixels(b)")
     shown = second.frame
     host.scroll_to("a")
     moving = first.frame
     first.drag((0.7, 0.5), (0.4, 0.5))
     first.wait_final(after=moving)
-    assert_shows(first, host.kernel, "a")
+    assert_shows(first, host.kernel, "pixels(a)")
     host.scroll_to("b")
     second.wait_final()
     assert second.frame == shown, "the other one did not move"
-    assert_shows(second, host.kernel, "b")
+    assert_shows(second, host.kernel, "pixels(b)")
 
 
 def test_scroll_away_and_back(host):
@@ -121,7 +120,7 @@ def test_scroll_away_and_back(host):
     assert host.kernel.value("a.draws") == draws, "nobody looks"
     host.scroll_to("a")
     canvas.wait_frame()
-    assert_shows(canvas, host.kernel, "a")
+    assert_shows(canvas, host.kernel, "pixels(a)")
     assert host.kernel.value("a.draws") <= draws + 1
 
 
@@ -131,7 +130,7 @@ def test_reload(host):
     canvas = host.canvas("a")
     canvas.wait_decoder("webgpu")
     canvas.wait_final()
-    assert_shows(canvas, host.kernel, "a")
+    assert_shows(canvas, host.kernel, "pixels(a)")
 
 
 def test_without_webgpu(host):
@@ -145,7 +144,7 @@ def test_without_webgpu(host):
     shown = canvas.frame
     canvas.drag((0.3, 0.5), (0.7, 0.6))
     canvas.wait_final(after=shown)
-    assert_shows(canvas, host.kernel, "a")
+    assert_shows(canvas, host.kernel, "pixels(a)")
     assert "this browser has no WebGPU" in host.kernel.value("a.describe()")
 
 
@@ -160,7 +159,7 @@ def test_close(host):
     shown = second.frame
     second.drag((0.3, 0.5), (0.6, 0.5))
     second.wait_final(after=shown)
-    assert_shows(second, host.kernel, "b")
+    assert_shows(second, host.kernel, "pixels(b)")
 
 
 CHECKS = [value for name, value in list(globals().items()) if name.startswith("test_")]

@@ -107,7 +107,7 @@ def test_the_canvas_fills_its_page_and_lives_there(served, visit, expected):
 
     shown = canvas.frame
     canvas.drag((0.3, 0.5), (0.7, 0.6))
-    canvas.wait_final(after=shown)
+    canvas.wait_rest(after=shown)
     turned = whole(page)
     assert harness.psnr(turned, expected) < 30
 
