@@ -55,8 +55,9 @@ def test_a_live_canvas_shows_frames_and_reacts_while_a_cell_runs(shared_notebook
     opened, canvas = show_beside(
         shared_notebook,
         "canvas = watched(decoder='browser', live=True)",
-        cell="print('before')\n"
-        "for _ in range(50):\n    time.sleep(0.1)\n    with canvas.lock:\n        moved = list(canvas.parts[3].local.position)\n"
+        cell="keys, end = [], time.time() + 60\ncanvas.add_event_handler(keys.append, 'key_down')\nprint('before')\n"
+        "while not keys and time.time() < end:\n    time.sleep(0.1)\n"
+        "    with canvas.lock:\n        moved = list(canvas.parts[3].local.position)\n"
         "print('after')\nprint(moved)",
     )
     position = opened.kernel.value("list(canvas.parts[3].local.position)")
@@ -71,6 +72,7 @@ def test_a_live_canvas_shows_frames_and_reacts_while_a_cell_runs(shared_notebook
         assert harness.psnr(after, before) < 30, "it turned"
         before = after
     assert is_running(opened), "all that was while the cell ran"
+    opened.page.keyboard.press("q")
     opened.wait_idle()
     assert opened.output_text(2).split("\n")[:2] == ["before", "after"]
     assert opened.output_text(2).split("\n")[2] != str(position), "the cell sees what the drag did"

@@ -13,6 +13,8 @@ import pytest
 
 from benchmarks.shaper import running_shaper
 
+pytestmark = pytest.mark.flaky(reruns=2)  # measures time
+
 
 @contextlib.contextmanager
 def server(answer: Callable[[socket.socket], None]) -> Iterator[int]:
