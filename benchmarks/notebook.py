@@ -173,17 +173,21 @@ class Probe:
         self._draws.append(time.perf_counter() - began)
 
     def _count_bytes(self) -> None:
-        send_ours = getattr(self.canvas, "_rfb_send", None)
-        if send_ours is not None:  # by whichever road
+        if hasattr(self.canvas, "_rfb_audiences"):  # ours, by whichever road
+            from rfb_gpu.audience import Audience
 
-            def counting(frame: Any, *rest: Any, began: float | None = None, **named: Any) -> None:
-                self._sent.append(len(frame))
+            send_ours = Audience._send
+
+            def counting(
+                audience: Any, sent: Any, *rest: Any, began: float | None = None, **named: Any
+            ) -> None:
+                self._sent.append(len(sent.frame))
                 if began is not None:
                     since = time.perf_counter() - began
-                    self._draw_began[self.canvas._rfb_frame_id] = 1000 * (time.time() - since)
-                send_ours(frame, *rest, began=began, **named)
+                    self._draw_began[sent.number] = 1000 * (time.time() - since)
+                send_ours(audience, sent, *rest, began=began, **named)
 
-            self.canvas._rfb_send = counting
+            setattr(Audience, "_send", counting)  # noqa: B010 (mypy: a method is not assigned to)
             return
         send = self.canvas.send
 

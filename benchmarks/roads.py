@@ -41,8 +41,9 @@ class Sender:
 
         canvas = self.canvas
         while True:
-            while canvas._rfb_views.may_send(time.perf_counter()):
-                canvas._rfb_deliver(self._frame, final=False)
+            audience = canvas._rfb_leading
+            while audience.has_room(time.perf_counter()):
+                audience.deliver(self._frame, final=False)
             await asyncio.sleep(0)
 
     def start(self) -> None:

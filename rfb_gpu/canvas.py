@@ -2,7 +2,8 @@
 
 How a frame goes. The scheduler asks for a draw; the canvas grants it when a page looks and has room in its window. The user's draw
 function draws into the texture of :class:`.context.EncodingContext`, which encodes it and gives a future. When the bytes are
-there, they are sent; the page acknowledges; that makes room. When drawing rests, the same frame is sent once more without loss.
+there, they are sent to the audience that the draw was made for (see :mod:`.audience`), and the others follow; the page
+acknowledges; that makes room. When drawing rests, the same frame is sent once more without loss.
 
 Threads. A kernel may deliver messages on a thread of its own (ipykernel 7 with JupyterLab's subshells), so a message handler does
 nothing but hand over to the canvas's loop. Everything else here runs on that loop, or in flush(). A live canvas's loop has a
@@ -31,6 +32,7 @@ from rendercanvas.base import BaseCanvasGroup, BaseRenderCanvas
 from rendercanvas.core.events import valid_event_types
 
 from ._version import __version__
+from .audience import Audience, Audiences, Limits, Sent
 from .codecs import CpuEncoder, EncodedFrame
 from .codecs.jpeg.bitstream import SUBSAMPLINGS
 from .codecs.jpeg.tables import check_quality
@@ -38,13 +40,10 @@ from .context import ArrayContext, EncodingContext
 from .diagnostics import NoAdapterError, find_adapter
 from .flow import (
     PROTOCOL_VERSION,
-    CodecChoice,
     Control,
     Inbox,
     ProtocolError,
-    QualityPolicy,
     Settings,
-    Views,
     parse_message,
 )
 from .flow.protocol import (
@@ -63,16 +62,12 @@ from .flow.protocol import (
     clean_size,
     control_message,
     error_message,
-    frame_message,
-    lead_message,
     pong_message,
     stats_message,
     welcome_message,
 )
-from .flow.stripes import Part
 from .readback import GPUFuture
 from .roads import TRANSPORTS, Roads
-from .sharpener import Sharpener, settings_of
 from .snapshot import as_output, fit_png
 from .stats import Meter, Stats
 from .threads import (
@@ -199,7 +194,17 @@ class StreamingCanvas(BaseRenderCanvas):
         for name in kwargs:
             if name not in _BASE_ARGUMENTS and not self._rfb_is_trait(name):
                 raise TypeError(f"{type(self).__name__}() has no argument {name!r}")
-        views = Views(max_buffered_frames, latency_budget)
+        if max_buffered_frames is not None and max_buffered_frames < 1:
+            raise ValueError(f"max_buffered_frames must be 1 or more, not {max_buffered_frames}")
+        limits = Limits(
+            floor=floor,
+            ceiling=ceiling,
+            codec=codec,
+            subsampling=subsampling,
+            latency_budget=latency_budget,
+            window=max_buffered_frames,
+            lossless_delay=lossless_delay,
+        )
         _complain_without_adapter()
         kwargs.setdefault("title", "")
         if live:
@@ -215,10 +220,6 @@ class StreamingCanvas(BaseRenderCanvas):
         self._max_pixel_ratio = max_pixel_ratio or 0.0
         self._rfb_encoder_preference = encoder
         self._rfb_has_alpha = alpha == "premultiplied"
-        self._rfb_codec = codec
-        self._rfb_subsampling = subsampling
-        self._rfb_latency_budget = latency_budget
-        self._rfb_set_quality(floor, ceiling)
 
         # Where output of ours belongs: the cell that made the canvas. Callbacks start from other cells' messages.
         self._rfb_context = contextvars.copy_context()
@@ -233,10 +234,9 @@ class StreamingCanvas(BaseRenderCanvas):
         self._rfb_sent_draw = 0  # the newest draw whose frame was sent
         self._rfb_drawn_when = -math.inf
         self._rfb_hears_in_cells = False
-        self._rfb_sharpener = Sharpener(self, lossless_delay)
 
-        self._rfb_views = views
-        self._rfb_control = Control(views)
+        self._rfb_audiences = Audiences(self, limits)
+        self._rfb_control = Control(self._rfb_audiences)
         self._rfb_told_control: str | None = None
         self._rfb_inboxes: dict[str, Inbox] = {}  # least recently heard first
         self._rfb_asked_again: dict[str, float] = {}
@@ -253,12 +253,16 @@ class StreamingCanvas(BaseRenderCanvas):
 
         self._rfb_frame_id = 0
         self._rfb_draws = 0  # counts what was drawn, which tells newer frames from older ones
-        self._rfb_encoding = 0  # how many of them are being encoded
+        self._rfb_draw_for: Audience | None = None  # the one that is under way
+        self._rfb_settings = None if limits.is_lossless else limits.policy().settings  # of its frame
+        self._rfb_files: dict[Settings | None, GPUFuture[EncodedFrame]] = {}  # of the newest draw
+        self._rfb_encoding = 0  # how many draws are being encoded
         self._rfb_delivered = 0  # the newest draw whose frame is there
-        self._rfb_last_lossy: EncodedFrame | None = None
+        self._rfb_picture = 0  # the newest of them whose picture was another one than that before
         self._rfb_unconfirmed: dict[int, None] = {}
         self._rfb_encode_failures = 0
-        self._rfb_last_frame: tuple[EncodedFrame, str, bool] | None = None  # frame, fit, final
+        self._rfb_last: Sent | None = None  # whichever audience it went to
+        self._rfb_pointer_y: float | None = None  # in pixels
         self._rfb_array_encoders: dict[str, CpuEncoder] = {}
         self._rfb_last_array: NDArray[np.uint8] | None = None
         self._rfb_size_is_from_page = False
@@ -275,20 +279,6 @@ class StreamingCanvas(BaseRenderCanvas):
         if isinstance(self._rc_canvas_group, LiveGroup):
             self._rfb_receive_directly()
             self._rc_canvas_group.begin(self)
-
-    def _rfb_set_quality(self, floor: int, ceiling: int) -> None:
-        """Of the frames from now on."""
-        budget, subsampling = self._rfb_latency_budget, self._rfb_subsampling
-        self._rfb_is_lossless = self._rfb_codec == "png" or (self._rfb_codec == "auto" and floor == 100)
-        if self._rfb_is_lossless:
-            floor, ceiling, subsampling = 100, 100, "444"
-        self._rfb_policy = (
-            QualityPolicy(ceiling, ceiling, subsampling)
-            if budget is None
-            else QualityPolicy(floor, ceiling, subsampling, budget)
-        )
-        may_choose = self._rfb_codec == "auto" and not self._rfb_is_lossless
-        self._rfb_codec_choice = CodecChoice(budget) if may_choose else None
 
     def get_context(self, context_type: str | type) -> contexts.BaseContext:
         """See ``BaseRenderCanvas.get_context``; "wgpu" gives a context that encodes on the GPU."""
@@ -400,23 +390,33 @@ class StreamingCanvas(BaseRenderCanvas):
             self._rfb_handle_closed(message)
             return
         now = time.perf_counter()
-        if message.view not in self._rfb_views and not isinstance(message, (Hello, Bye)):
+        audience = self._rfb_audiences.of(message.view)
+        if audience is None and not isinstance(message, (Hello, Bye)):
             # Forgotten, or of another version: nothing of it counts until it has said hello.
             if now - self._rfb_asked_again.get(message.view, -math.inf) >= AGAIN_SECONDS:
                 self._rfb_asked_again[message.view] = now
                 self._rfb_tell_all(again_message(message.view))
             return
-        self._rfb_views.heard(message.view)
         match message:
             case Hello():
                 # The first of its epoch, so it was not kept waiting: it came by this link.
                 self._rfb_handle_hello(message, link)
+            case Bye():
+                self._rfb_forget(message.view)
+                if message.unseen and not self._rfb_hosts:
+                    self._rfb_let_go()
+                    # What it draws hangs together in circles, and its memory is the GPU's, of which Python knows nothing.
+                    self._rfb_call_later(COLLECT_SECONDS, _collect)
+        if audience is None:
+            return
+        audience.views.heard(message.view)
+        match message:
             case Visibility():
-                self._rfb_views.set_visible(message.view, message.visible)
-                if message.visible and self._rfb_last_frame is None:
+                audience.views.set_visible(message.view, message.visible)
+                if message.visible and self._rfb_last is None:
                     self.request_draw()
             case Ack():
-                answered = self._rfb_views.ack(
+                answered = audience.views.ack(
                     message.view,
                     message.epoch,
                     message.frame,
@@ -426,7 +426,7 @@ class StreamingCanvas(BaseRenderCanvas):
                     turns=message.turns,
                 )
                 self._rfb_count_acks(message, answered)
-                self._rfb_sharpener.acknowledged(message, answered)
+                audience.sharpener.acknowledged(message, answered)
             case DecoderReport():
                 self._rfb_decoders[message.view] = message
             case RoadReport():
@@ -442,12 +442,6 @@ class StreamingCanvas(BaseRenderCanvas):
                 self._rfb_follow_control()
             case Ping():
                 self._rfb_roads.tell(message.view, pong_message(message.view), self.send)
-            case Bye():
-                self._rfb_forget(message.view)
-                if message.unseen and not self._rfb_hosts:
-                    self._rfb_let_go()
-                    # What it draws hangs together in circles, and its memory is the GPU's, of which Python knows nothing.
-                    self._rfb_call_later(COLLECT_SECONDS, _collect)
 
     def _rfb_handle_closed(self, message: Message) -> None:
         """The comm outlives the canvas while pages show its last picture: with the comm, hosts take that away."""
@@ -471,14 +465,16 @@ class StreamingCanvas(BaseRenderCanvas):
             )
             self._rfb_tell_all(error_message("version", text, hello.view))
             return
-        if not self._rfb_views.hello(hello.view, hello.epoch):
+        if not self._rfb_audiences.hello(hello.view, hello.epoch, link):
             return
+        audience = self._rfb_audiences.of(hello.view)
+        assert audience is not None
         self._rfb_hold()
         self._rfb_hosts[hello.view] = hello.host
         self._rfb_roads.begin(hello.view, link, hello.host)
         offer = self._rfb_roads.offer() if link is None else None
         welcome = welcome_message(
-            hello.view, hello.epoch, __version__, self._rfb_views.window(hello.view), offer
+            hello.view, hello.epoch, __version__, audience.views.window(hello.view), offer
         )
         if link is None:
             self.send(welcome)
@@ -497,10 +493,10 @@ class StreamingCanvas(BaseRenderCanvas):
 
     def _rfb_greet(self, view: str) -> None:
         self._rfb_to_greet.discard(view)
-        if self._rfb_last_frame is not None and view in self._rfb_views and not self._is_closed:
-            self._rfb_send(*self._rfb_last_frame, view=view)
-            if not self._rfb_last_frame[2]:
-                self._rfb_sharpener.begin_again()
+        audience = self._rfb_audiences.of(view)
+        if audience is not None and not self._is_closed:
+            audience.greet(view)
+            self._rfb_flush()
 
     def _rfb_complain_of_road(self, view: str) -> None:
         complaint = self._rfb_roads.complaint(view)
@@ -511,10 +507,11 @@ class StreamingCanvas(BaseRenderCanvas):
         """A websocket broke. A page that lives says hello over the comm; one that is gone must hold nothing up."""
         for view in self._rfb_roads.views_of(link):
             self._rfb_forget(view)
+        self._rfb_audiences.lose(link)
         self._rfb_flush()
 
     def _rfb_forget(self, view: str) -> None:
-        self._rfb_views.bye(view)
+        self._rfb_audiences.bye(view)
         self._rfb_control.leave(view)
         self._rfb_follow_control()
         self._rfb_roads.forget(view)
@@ -557,7 +554,7 @@ class StreamingCanvas(BaseRenderCanvas):
                 return
             cleaned["time_stamp"] = event.get("timestamp", time.perf_counter())
             if kind.startswith(("pointer_", "wheel")):
-                self._rfb_sharpener.pointer_y = cleaned["y"] * self.get_pixel_ratio()
+                self._rfb_pointer_y = cleaned["y"] * self.get_pixel_ratio()
             self.submit_event(cleaned)
 
     def _rfb_max_side(self) -> int:
@@ -610,52 +607,82 @@ class StreamingCanvas(BaseRenderCanvas):
         now = time.perf_counter()
         if not self._rfb_size_is_from_page:
             return  # the first resize calls again: a picture of one pixel helps nobody
-        deadline = self._rfb_views.next_deadline(now, self._rfb_encoding)
+        deadline = self._rfb_audiences.next_deadline(self._rfb_leading, now, self._rfb_drawn_when)
         if self._rfb_live_loop is not None and deadline is not None and not self._rfb_hears_in_cells:
             deadline = min(deadline, now + UNHEARD_SECONDS)  # to see whether a cell keeps the acks
             is_unheard = self._rfb_pulse.has_stopped(now)
         else:
             is_unheard = False
-        has_room = self._rfb_may_send_unheard(now) if is_unheard else self._rfb_has_room(now)
-        if has_room and self._rfb_encoder_ready():
-            self._rfb_draw_now()
+        audience = self._rfb_with_room(now, is_unheard)
+        if audience is not None and self._rfb_encoder_ready(self._rfb_settings is None):
+            self._rfb_draw_now(audience)
         else:
             # Acks, visibility and finished frames call again; only a time-out needs a clock.
             self._rfb_wakeup.at(deadline)
 
-    def _rfb_draw_now(self) -> None:
+    @property
+    def _rfb_leading(self) -> Audience:
+        """Whom draws are made for, as long as it has room."""
+        return self._rfb_audiences.leading(self._rfb_control.holder)
+
+    def _rfb_with_room(self, now: float, is_unheard: bool = False) -> Audience | None:
+        """Whom to draw for now; ``is_unheard``: while a cell keeps all acknowledgements."""
+        leading = self._rfb_leading
+        if not self._rfb_size_is_from_page:
+            return None  # a picture of one pixel helps nobody
+        if is_unheard:
+            return leading if self._rfb_may_send_unheard(leading, now) else None
+        return self._rfb_audiences.with_room(leading, now, self._rfb_drawn_when)
+
+    def _rfb_draw_now(self, audience: Audience) -> None:
         self._rfb_draw_requested = False
         self._rfb_drawn_when = self._rfb_draw_began = time.perf_counter()
-        self._rfb_views.drawn(self._rfb_drawn_when)
-        self._rfb_choose_encoding(self._rfb_drawn_when)
+        self._rfb_draw_for = audience
+        audience.views.drawn(self._rfb_drawn_when)
+        self._rfb_settings = audience.choose(self._rfb_drawn_when)
+        if isinstance(self._canvas_context, EncodingContext):
+            self._rfb_adjust(self._canvas_context)
         self._rfb_context.copy().run(self._time_to_draw)
+        self._rfb_draw_for = None
 
-    def _rfb_has_room(self, now: float) -> bool:
-        last = self._rfb_last_lossy
-        coming_bytes = self._rfb_encoding * len(last) if last is not None else 0
-        return self._rfb_views.may_send(now, self._rfb_encoding, coming_bytes)
+    def _rfb_adjust(self, context: EncodingContext) -> None:
+        """Has it encode as was chosen."""
+        context.lossless = self._rfb_settings is None
+        context.encoding = self._rfb_settings or context.encoding
 
-    def _rfb_choose_encoding(self, now: float) -> None:
-        last, rate = self._rfb_last_lossy, self._rfb_views.rate
-        if last is not None and last.codec == "jpeg":
-            self._rfb_policy.choose(now, rate, len(last), settings_of(last))
-        context, choice = self._canvas_context, self._rfb_codec_choice
-        if isinstance(context, EncodingContext):
-            context.encoding = self._rfb_policy.settings
-            if choice is not None:
-                context.lossless = context.is_quickly_lossless and choice.choose(rate)
+    def _rfb_is_quickly_lossless(self) -> bool:
+        context = self._canvas_context
+        return isinstance(context, EncodingContext) and context.is_quickly_lossless
 
-    def _rfb_encoder_ready(self) -> bool:
+    def _rfb_waits_for_room(self, now: float) -> bool:
+        """Whether a draw is wanted that no page has room for."""
+        return self._rfb_draw_requested and self._rfb_with_room(now) is None
+
+    def _rfb_encoder_ready(self, lossless: bool) -> bool:
         context = self._canvas_context
         if isinstance(context, EncodingContext):
-            return context.ready
-        return all(encoder.ready for encoder in self._rfb_array_encoders.values())
+            return context.is_ready(lossless)
+        encoder = self._rfb_array_encoders.get("png" if lossless else "jpeg")
+        return encoder is None or encoder.ready
 
     def _rfb_flush(self) -> None:
         """Sends what waits for room, and draws if a draw waits."""
         if not self._is_closed:
-            self._rfb_sharpener.send()
+            for audience in self._rfb_audiences:
+                audience.sharpener.send()
         self._rfb_maybe_draw()
+        if not self._is_closed:
+            self._rfb_follow()
+
+    def _rfb_follow(self) -> None:
+        """Brings all who have room up to date with what was drawn for another."""
+        if self._rfb_to_greet:
+            return  # then they are greeted with it
+        now = time.perf_counter()
+        waiting = self._rfb_leading if self._rfb_draw_requested else None  # for the next draw
+        for audience in self._rfb_audiences:
+            if audience is not waiting:
+                audience.follow(now)
 
     # ----- frames
 
@@ -664,7 +691,10 @@ class StreamingCanvas(BaseRenderCanvas):
         self._rfb_draws += 1
         self._rfb_encoding += 1
         self._rfb_newest_encoding = future
+        self._rfb_files = {self._rfb_settings: future}
         draw = self._rfb_draws
+        audience = self._rfb_draw_for or self._rfb_leading
+        audience.coming += 1
         drawn, self._rfb_draw_began = self._rfb_draw_began, None
         # A forced draw is the program's own.
         held = time.perf_counter() - drawn - self._rfb_draw_seconds if drawn is not None else 0.0
@@ -672,6 +702,7 @@ class StreamingCanvas(BaseRenderCanvas):
         def deliver(future: GPUFuture[EncodedFrame]) -> None:
             began = time.perf_counter()
             self._rfb_encoding -= 1
+            audience.coming -= 1
             if self._is_closed:
                 return
             error = future.exception()
@@ -681,16 +712,15 @@ class StreamingCanvas(BaseRenderCanvas):
                 self._rfb_delivered = draw
                 self._rfb_encode_failures = 0
                 self._rfb_set_badge("encode", "")
-                frame, last = future.result(), self._rfb_last_lossy
-                self._rfb_last_lossy = frame
-                if self._rfb_codec_choice is not None and frame.codec == "png":
-                    self._rfb_codec_choice.sent(len(frame))
+                frame, last = future.result(), audience.last_lossy
                 self._rfb_meter.encoded(began, frame.timings["ready"])
                 # The same file is the same picture, and pages have it. Different ones differ within their first bytes, so this
                 # costs something only where it saves more.
-                if last is None or not frame.has_file_of(last):
-                    self._rfb_sharpener.changed()
-                    self._rfb_deliver(frame, final=False, began=drawn)
+                if last is None or audience.is_behind or not frame.has_file_of(last):
+                    self._rfb_picture = draw
+                    for each in self._rfb_audiences:
+                        each.sharpener.changed()
+                    audience.show(frame, draw, began=drawn)
                 else:
                     self._rfb_meter.add("unchanged", began, 1)
                 self._rfb_sent_draw = draw
@@ -713,19 +743,27 @@ class StreamingCanvas(BaseRenderCanvas):
         if fell_back or self._rfb_encode_failures == 1:
             self.request_draw()
 
-    def _rfb_can_be_sharper(self) -> bool:
-        last = self._rfb_last_lossy
-        return not self._rfb_is_lossless and (last is None or last.codec == "jpeg")
+    def _rfb_can_encode(self, settings: Settings | None) -> bool:
+        """Whether :meth:`_rfb_encode` would not wait. After each encoding there is another flush."""
+        return settings in self._rfb_files or self._rfb_encoder_ready(settings is None)
 
-    def _rfb_encode_again(self, encoding: Settings) -> GPUFuture[EncodedFrame] | None:
+    def _rfb_encode(self, settings: Settings | None) -> GPUFuture[EncodedFrame] | None:
+        """What was drawn last, once for all who want it so; settings None: without loss. None if nothing was drawn yet."""
+        known = self._rfb_files.get(settings)
+        if known is not None and not (known.done() and known.exception()):
+            return known
+        future = self._rfb_encode_lossless() if settings is None else self._rfb_encode_lossy(settings)
+        if future is not None:
+            self._rfb_files[settings] = future
+        return future
+
+    def _rfb_encode_lossy(self, settings: Settings) -> GPUFuture[EncodedFrame] | None:
         context = self._canvas_context
         if isinstance(context, EncodingContext):
-            return context.encode_again(encoding)
+            return context.encode_again(settings)
         if self._rfb_last_array is None:
             return None
-        encoder = self._rfb_array_encoder("jpeg")
-        encoder.quality, encoder.subsampling, encoder.scale = encoding
-        return encoder.encode_array(self._rfb_last_array)
+        return self._rfb_array_encoder(settings).encode_array(self._rfb_last_array)
 
     def _rfb_encode_lossless(self, y: int = 0, rows: int | None = None) -> GPUFuture[EncodedFrame] | None:
         """What was drawn last, or so many rows of it from ``y`` down; None if nothing was drawn yet."""
@@ -734,67 +772,33 @@ class StreamingCanvas(BaseRenderCanvas):
             return context.encode_lossless(None if rows is None else (0, y, context.physical_size[0], rows))
         if self._rfb_last_array is not None:
             array = self._rfb_last_array if rows is None else self._rfb_last_array[y : y + rows]
-            return self._rfb_array_encoder("png").encode_array(array)
+            return self._rfb_array_encoder(None).encode_array(array)
         return None
 
-    def _rfb_deliver(
-        self, frame: EncodedFrame, *, final: bool, began: float | None = None, part: Part | None = None
-    ) -> None:
-        context = self._canvas_context
-        fit = context.fit if isinstance(context, EncodingContext) else "stretch"
+    def _rfb_next_number(self) -> int:
+        """Of a frame that is sent."""
         self._rfb_frame_id += 1
-        if part is None:
-            self._rfb_last_frame = (frame, fit, final)
-            self._rfb_sharpener.base = self._rfb_frame_id
-        is_lossy = part is None and not final
-        if len(self._rfb_views):
-            if is_lossy:
-                self._rfb_unconfirmed[self._rfb_frame_id] = None
-                while len(self._rfb_unconfirmed) > 1000:
-                    del self._rfb_unconfirmed[next(iter(self._rfb_unconfirmed))]
-            now = time.perf_counter()
-            self._rfb_meter.sent(now, len(frame), is_final=not is_lossy)
-            self._rfb_send(frame, fit, final, began=began, part=part)
-            self._rfb_meter.add("send", now, time.perf_counter() - now)
-            if self._show_stats and now - self._rfb_stats_told >= STATS_SECONDS:
-                self._rfb_stats_told = now
-                self._rfb_tell_all(stats_message(self.stats.overlay()))
+        return self._rfb_frame_id
 
-    def _rfb_send(
-        self,
-        frame: EncodedFrame,
-        fit: str,
-        final: bool,
-        view: str | None = None,
-        began: float | None = None,
-        part: Part | None = None,
-    ) -> None:
-        if view is not None:
-            self._rfb_sharpener.base = None  # for this page it is a frame of another number
-        width, height = frame.width, frame.height
-        if part is not None and self._rfb_last_frame is not None:
-            width, height = self._rfb_last_frame[0].width, self._rfb_last_frame[0].height
+    @property
+    def _rfb_fit(self) -> str:
+        context = self._canvas_context
+        return context.fit if isinstance(context, EncodingContext) else "stretch"
+
+    def _rfb_count_sent(self, audience: Audience, sent: Sent, is_lossy: bool, began: float) -> None:
+        """Counts what went to whom draws are made for; sending began at ``began``."""
+        if audience is not self._rfb_leading:
+            return
+        if is_lossy:
+            self._rfb_unconfirmed[sent.number] = None
+            while len(self._rfb_unconfirmed) > 1000:
+                del self._rfb_unconfirmed[next(iter(self._rfb_unconfirmed))]
         now = time.perf_counter()
-        leads = [name for name in self._rfb_views.due_leads(len(frame), now) if view in (None, name)]
-        for name in leads:
-            self._rfb_roads.tell(name, lead_message(self._rfb_frame_id, name), self.send)
-        self._rfb_views.sent(self._rfb_frame_id, now, view, began=began, size=len(frame), leads=leads)
-        message = frame_message(
-            self._rfb_frame_id,
-            codec=frame.codec,
-            width=width,
-            height=height,
-            fit=fit,
-            final=final or (frame.codec == "png" and part is None),
-            quality=frame.quality,
-            subsampling=frame.subsampling,
-            scale=frame.scale,
-            window=self._rfb_views.window(view),
-            view=view,
-            part=part,
-            alpha=frame.alpha_start if self._rfb_has_alpha else None,
-        )
-        self._rfb_roads.send(message, frame.view, self._rfb_views, self.send, view)
+        self._rfb_meter.sent(began, len(sent.frame), is_final=not is_lossy)
+        self._rfb_meter.add("send", began, now - began)
+        if self._show_stats and now - self._rfb_stats_told >= STATS_SECONDS:
+            self._rfb_stats_told = now
+            self._rfb_tell_all(stats_message(self.stats.overlay()))
 
     def _rfb_set_badge(self, code: str, text: str) -> None:
         if self._rfb_badges.get(code, "") != text:
@@ -803,11 +807,13 @@ class StreamingCanvas(BaseRenderCanvas):
                 del self._rfb_badges[code]
             self._rfb_tell_all(error_message(code, text))
 
-    def _rfb_array_encoder(self, codec: str) -> CpuEncoder:
+    def _rfb_array_encoder(self, settings: Settings | None) -> CpuEncoder:
+        codec = "png" if settings is None else "jpeg"
         if codec not in self._rfb_array_encoders:
             self._rfb_array_encoders[codec] = CpuEncoder(None, codec, has_alpha=self._rfb_has_alpha)
         encoder = self._rfb_array_encoders[codec]
-        encoder.quality, encoder.subsampling, encoder.scale = self._rfb_policy.settings
+        if settings is not None:
+            encoder.quality, encoder.subsampling, encoder.scale = settings
         return encoder
 
     def _rfb_call_later(self, delay: float, callback: Callable[..., None], *args: Any) -> None:
@@ -881,11 +887,10 @@ class StreamingCanvas(BaseRenderCanvas):
         self._rfb_wait_for_encoding(timeout)
         wanted = self._rfb_newest_wanted()
         now = time.perf_counter()
-        has_room = self._rfb_size_is_from_page and (
-            self._rfb_has_room(now) if self._rfb_hears_in_cells else self._rfb_may_send_unheard(now)
-        )
-        if wanted > self._rfb_draws and has_room and self._rfb_encoder_ready():
-            self._rfb_draw_now()
+        audience = self._rfb_with_room(now, not self._rfb_hears_in_cells)
+        is_ready = self._rfb_encoder_ready(self._rfb_settings is None)
+        if wanted > self._rfb_draws and audience is not None and is_ready:
+            self._rfb_draw_now(audience)
             self._rfb_wait_for_encoding(timeout)
         return self._rfb_sent_draw >= wanted
 
@@ -894,15 +899,16 @@ class StreamingCanvas(BaseRenderCanvas):
         is_wanted = self._rfb_draw_wanted or self._rfb_update_mode in ("continuous", "fastest")
         return self._rfb_draws + (is_wanted and self._rfb_user_draw is not None)
 
-    def _rfb_may_send_unheard(self, now: float) -> bool:
+    def _rfb_may_send_unheard(self, leading: Audience, now: float) -> bool:
         """Whether a frame may be made while a cell keeps all acknowledgements. Silence tells nothing then: no page is given up."""
-        for view in self._rfb_hosts:
-            self._rfb_views.heard(view)
-        size = len(self._rfb_last_frame[0]) if self._rfb_last_frame is not None else 0
+        for audience in self._rfb_audiences:
+            for view in self._rfb_hosts:
+                audience.views.heard(view)
+        size = len(self._rfb_last.frame) if self._rfb_last is not None else 0
         if now - self._rfb_drawn_when < max(UNHEARD_SECONDS, size / UNHEARD_BYTES_PER_SECOND):
             return False
         # The latter: somebody looks, and has not acknowledged everything.
-        return self._rfb_views.may_send(now) or self._rfb_views.next_deadline(now) is not None
+        return leading.views.may_send(now) or leading.views.next_deadline(now) is not None
 
     def _rfb_wait_for_encoding(self, timeout: float) -> None:
         future = self._rfb_newest_encoding
@@ -1011,11 +1017,12 @@ class StreamingCanvas(BaseRenderCanvas):
     def stats(self) -> Stats:
         """What the canvas did in its last five seconds; prints as a small table."""
         now = time.perf_counter()
-        meter, settings = self._rfb_meter, self._rfb_policy.settings
+        leading = self._rfb_leading
+        meter, settings = self._rfb_meter, leading.policy.settings
         seconds = meter.seconds(now)
         per_second = 1 / seconds if seconds > 0 else 0.0
         sizes = meter.values("size", now)
-        rate = self._rfb_views.rate
+        rate = leading.views.rate
         context = self._canvas_context
         encoder, adapter = "none yet", "no device yet"
         if isinstance(context, EncodingContext):
@@ -1106,8 +1113,8 @@ class StreamingCanvas(BaseRenderCanvas):
             "formats": ["rgba-u8", "bgra-u8"],
             "encoder": self._rfb_encoder_preference,
             "has_alpha": self._rfb_has_alpha,
-            "encoding": self._rfb_policy.settings,
-            "lossless": self._rfb_is_lossless,
+            "encoding": self._rfb_leading.policy.settings,
+            "lossless": self._rfb_audiences.limits.is_lossless,
         }
 
     def _rc_request_draw(self) -> None:
@@ -1131,8 +1138,7 @@ class StreamingCanvas(BaseRenderCanvas):
     def _rc_present_bitmap(self, *, data: NDArray[np.uint8], format: str, **_: Any) -> None:
         assert format == "rgba-u8"
         self._rfb_last_array = np.array(data)  # our own: the program may draw into its array at any time
-        encoder = self._rfb_array_encoder("png" if self._rfb_is_lossless else "jpeg")
-        self._rfb_take(encoder.encode_array(self._rfb_last_array))
+        self._rfb_take(self._rfb_array_encoder(self._rfb_settings).encode_array(self._rfb_last_array))
 
     def _rc_set_logical_size(self, width: float, height: float) -> None:
         self._last_set_logical_size = width, height
@@ -1148,8 +1154,9 @@ class StreamingCanvas(BaseRenderCanvas):
         self._rfb_scheduler.on_cancel_draw()  # it may wait for a draw, and ends when it finds the canvas closed
         for encoder in self._rfb_array_encoders.values():
             encoder.close()
-        self._rfb_last_frame = self._rfb_last_lossy = self._rfb_last_array = self._rfb_newest_encoding = None
-        self._rfb_sharpener.forget()
+        self._rfb_last = self._rfb_last_array = self._rfb_newest_encoding = None
+        self._rfb_files.clear()
+        self._rfb_audiences.close()
 
     def _rc_get_closed(self) -> bool:
         return self._is_closed

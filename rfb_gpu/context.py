@@ -70,10 +70,9 @@ class EncodingContext(WgpuContextToBitmap):
         """The device that the context is configured with."""
         return self._config["device"] if self._config else None
 
-    @property
-    def ready(self) -> bool:
-        """Whether a frame could be encoded now without waiting."""
-        encoder = self._lossless if self.lossless else self._encoder
+    def is_ready(self, lossless: bool) -> bool:
+        """Whether a frame could be encoded now, so or so, without waiting."""
+        encoder = self._lossless if lossless else self._encoder
         return encoder is None or encoder.ready
 
     @property

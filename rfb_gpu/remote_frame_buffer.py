@@ -7,6 +7,8 @@ from there is the matter of a canvas that the widget owns, whose pictures are wh
 from __future__ import annotations
 
 import contextlib
+import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -158,10 +160,9 @@ class _FrameCanvas(StreamingCanvas):
 
     def adjust(self, quality: int, window: int | None) -> None:
         """Takes the widget's traits over."""
-        self._rfb_set_quality(quality if quality == 100 else min(DEFAULT_QUALITY[0], quality), quality)
-        self._rfb_views.set_window(window)
-        if self._textures is not None:
-            self._textures.lossless = self._rfb_is_lossless
+        floor = quality if quality == 100 else min(DEFAULT_QUALITY[0], quality)
+        audiences = self._rfb_audiences
+        audiences.limit(replace(audiences.limits, floor=floor, ceiling=quality, window=window))
 
     def request_draw(self, draw_function: Any = None) -> None:
         """Has a frame got, in a later turn of the event loop."""
@@ -182,11 +183,14 @@ class _FrameCanvas(StreamingCanvas):
         """Encodes and sends a frame: an array or a texture."""
         if self._is_closed:
             return
+        if self._rfb_draw_for is None:
+            self._rfb_settings = self._rfb_leading.choose(time.perf_counter())
         context: TextureContext | None = None
         if isinstance(frame, wgpu.GPUTexture):
             info = self._rc_get_present_info(["bitmap"])
             assert info is not None
             context = self._textures = self._textures or TextureContext(info)
+            self._rfb_adjust(context)
             result = context.present(frame)
             self._rfb_last_array = None
         else:

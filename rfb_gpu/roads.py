@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .flow import Views
 from .lifetime import weakly
 from .transport import Link, Road, TransportError, open_road
 
@@ -140,19 +139,13 @@ class Roads:
         self,
         message: dict[str, Any],
         file: bytes | memoryview,
-        views: Views,
+        link: Link | None,
         comm: Callable[..., None],
-        view: str | None,
     ) -> None:
-        """Sends a frame to all views, or to one: once over the comm, if any of them is there, and once by each websocket."""
-        pages = {name: page for name, page in self._pages.items() if name in views and view in (None, name)}
-        links = {page.link: None for page in pages.values() if page.link is not None}
-        for link in links:
+        """Sends a frame by a websocket, or over the comm to all pages there."""
+        if link is not None:
             link.send_frame(message, file)
-        on_comm = [page for page in pages.values() if page.link is None]
-        if not on_comm:
-            return
-        if any(page.host == "VS Code" for page in on_comm):
+        elif any(page.link is None and page.host == "VS Code" for page in self._pages.values()):
             # It makes a list of numbers of a buffer; a text is four to seven times faster there.
             comm({**message, "data": base64.b64encode(file).decode("ascii")})
         else:

@@ -19,6 +19,7 @@ from .readback import GPUFuture
 from .wakeup import Wakeup
 
 if TYPE_CHECKING:
+    from .audience import Audience
     from .canvas import StreamingCanvas
 
 __all__ = ["Sharpener", "settings_of"]
@@ -35,15 +36,16 @@ MOST_REPEATS = 3
 
 
 class Sharpener:
-    """Of one canvas.
+    """For one audience.
 
     Arguments:
-        canvas: whose pictures it sharpens.
+        canvas, audience: whose pictures it sharpens, and for whom.
         delay: seconds of rest before it begins; None: it never does.
     """
 
-    def __init__(self, canvas: StreamingCanvas, delay: float | None) -> None:
+    def __init__(self, canvas: StreamingCanvas, audience: Audience, delay: float | None) -> None:
         self._canvas = canvas
+        self._audience = audience
         self._delay = delay
         self._when = 0.0
         # One timer for all frames: those that flush() sends in a long cell would leave one each.
@@ -56,9 +58,7 @@ class Sharpener:
         self._stripes: Stripes | None = None
         self._repeats = 0
         self.base: int | None = None
-        """The number of the last full frame, if all pages have it."""
-        self.pointer_y: float | None = None
-        """Where the pointer is, in pixels: stripes begin there."""
+        """The number of the last full frame, if all pages of the audience have it."""
 
     def changed(self) -> None:
         """The picture is another one: a sharp one of it is made once it rests."""
@@ -88,27 +88,27 @@ class Sharpener:
         """Sends what waits, if there is room for it."""
         canvas, now = self._canvas, time.perf_counter()
         if self._final is not None:
-            if (until := canvas._rfb_views.awaited_until(now)) is not None:
+            if (until := self._audience.views.awaited_until(now)) is not None:
                 # From the answer it is known how long a lossless frame will take.
                 canvas._rfb_wakeup.at(until)
-            elif canvas._rfb_views.seconds_for(len(self._final)) > REFINE_SECONDS:
+            elif self._audience.views.seconds_for(len(self._final)) > REFINE_SECONDS:
                 # In one piece, it would be in the way of the next gesture.
                 self._begin_stripes(self._final)
-            elif canvas._rfb_views.may_send(now):
+            elif self._audience.views.may_send(now):
                 frame, self._final = self._final, None
-                canvas._rfb_deliver(frame, final=True)
+                self._audience.deliver(frame, final=True)
             else:
-                canvas._rfb_wakeup.at(canvas._rfb_views.next_deadline(now))
+                canvas._rfb_wakeup.at(self._audience.views.next_deadline(now))
         self._send_stripe()
 
-    def forget(self) -> None:
-        """Frees what waits: the canvas is closed."""
-        self._final = self._stripes = None
+    def stop(self) -> None:
+        """Nobody is there any more."""
+        self._delay = self._final = self._stripes = None
 
     # ----- one picture
 
     def _sharpen_if_wanted(self) -> None:
-        if self._delay is not None and self._canvas._rfb_can_be_sharper():
+        if self._delay is not None and self._audience.can_be_sharper:
             self._sharpen_after(self._delay)
 
     def _sharpen_after(self, seconds: float) -> None:
@@ -124,14 +124,16 @@ class Sharpener:
     def _sharpen(self) -> None:
         """Encodes the last frame once more, without loss, and sends it if nothing has changed meanwhile."""
         canvas = self._canvas
-        if canvas._is_closed or self.is_encoding or not canvas._rfb_can_be_sharper():
+        if self._delay is None or self.is_encoding or not self._audience.can_be_sharper:
             return  # an encoding under way comes back here when it is through
-        if canvas._rfb_draw_requested and not canvas._rfb_has_room(time.perf_counter()):
-            # Not at rest: only the link is slow.
+        if self._audience.is_behind:
+            return  # it comes back here when the audience has followed
+        if canvas._rfb_waits_for_room(time.perf_counter()) or not canvas._rfb_can_encode(None):
+            # Not at rest: only the link is slow. Or another audience's stripe is being encoded.
             self._sharpen_after(AGAIN_SECONDS)
             return
         change = self._changes
-        future = canvas._rfb_encode_lossless()
+        future = canvas._rfb_encode(None)
         if future is None:
             return
         self.is_encoding = True
@@ -145,9 +147,9 @@ class Sharpener:
                 self._failed(error)
             elif change == self._changes:
                 self._final = final = future.result()
-                if canvas._rfb_codec_choice is not None and (last := canvas._rfb_last_lossy) is not None:
-                    best = canvas._rfb_policy.best
-                    canvas._rfb_codec_choice.compared(len(final), len(last), settings_of(last), best)
+                choice, last = self._audience.codec_choice, self._audience.last_lossy
+                if choice is not None and last is not None:
+                    choice.compared(len(final), len(last), settings_of(last), self._audience.policy.best)
                 self._refine(change)
                 canvas._rfb_flush()
             elif self._delay is not None:
@@ -165,12 +167,12 @@ class Sharpener:
     def _refine(self, change: int) -> None:
         """Sends the picture in the best quality first where the lossless one will take long."""
         canvas = self._canvas
-        last, final, best = canvas._rfb_last_lossy, self._final, canvas._rfb_policy.best
+        last, final, best = self._audience.last_lossy, self._final, self._audience.policy.best
         if last is None or final is None or settings_of(last) == best:
             return
-        if canvas._rfb_views.seconds_for(len(final)) <= REFINE_SECONDS:
+        if self._audience.views.seconds_for(len(final)) <= REFINE_SECONDS:
             return
-        future = canvas._rfb_encode_again(best)
+        future = canvas._rfb_encode(best)
         if future is None:
             return
         self._is_refining = True
@@ -178,7 +180,7 @@ class Sharpener:
         def deliver(future: GPUFuture[EncodedFrame]) -> None:
             self._is_refining = False
             if change == self._changes and not canvas._is_closed and future.exception() is None:
-                canvas._rfb_deliver(future.result(), final=False)
+                self._audience.deliver(future.result(), final=False)
             canvas._rfb_flush()
 
         future.add_done_callback(deliver)
@@ -186,19 +188,20 @@ class Sharpener:
     # ----- in stripes, which build on the last full frame; all pages must have that
 
     def _begin_stripes(self, whole: EncodedFrame) -> None:
-        canvas = self._canvas
-        if self._is_refining or canvas._rfb_last_frame is None:
+        last = self._audience.last
+        if self._is_refining or last is None:
             return  # the finer frame comes first, and back here
         self._final = None
-        full, _, _ = canvas._rfb_last_frame
+        full = last.frame
         if (full.width, full.height) != (whole.width, whole.height):
-            canvas._rfb_deliver(whole, final=True)  # no finer frame was to be had
+            self._audience.deliver(whole, final=True)  # no finer frame was to be had
             return
         if self.base is None:
-            canvas._rfb_deliver(full, final=False)
+            self._audience.deliver(full, final=False)
         assert self.base is not None
-        count = canvas._rfb_views.seconds_for(len(whole)) / STRIPE_SECONDS
-        centre = whole.height / 2 if self.pointer_y is None else self.pointer_y
+        count = self._audience.views.seconds_for(len(whole)) / STRIPE_SECONDS
+        pointer_y = self._canvas._rfb_pointer_y
+        centre = whole.height / 2 if pointer_y is None else pointer_y
         self._stripes = Stripes(self.base, deque(outward(whole.height, count, centre)))
 
     def _send_stripe(self) -> None:
@@ -206,9 +209,11 @@ class Sharpener:
         canvas, stripes = self._canvas, self._stripes
         if stripes is None or not stripes.waiting or stripes.encoding or canvas._rfb_encoding:
             return
+        if not canvas._rfb_encoder_ready(lossless=True):
+            return  # another audience's stripe is being encoded, after which this is called again
         now = time.perf_counter()
-        if not canvas._rfb_views.may_send(now):
-            canvas._rfb_wakeup.at(canvas._rfb_views.next_deadline(now))
+        if not self._audience.views.may_send(now):
+            canvas._rfb_wakeup.at(self._audience.views.next_deadline(now))
             return
         part, draws = stripes.next, canvas._rfb_draws
         future = canvas._rfb_encode_lossless(part.y, part.rows)
@@ -226,8 +231,8 @@ class Sharpener:
                 self._failed(error)
             elif draws == canvas._rfb_draws:
                 # Else it may be of another picture; if that turns out to be the same, again.
-                canvas._rfb_deliver(future.result(), final=stripes.done(), part=part)
-                stripes.in_flight.add(canvas._rfb_frame_id)
+                number = self._audience.deliver(future.result(), final=stripes.done(), part=part)
+                stripes.in_flight.add(number)
             canvas._rfb_flush()
 
         future.add_done_callback(deliver)

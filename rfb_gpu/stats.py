@@ -51,7 +51,10 @@ def _nearest(ordered: list[float], share: float) -> float:
 
 @dataclass(frozen=True)
 class Stats:
-    """What a canvas did in its last seconds. All counts and times are of these; frames without loss count for the bytes alone."""
+    """What a canvas did in its last seconds. All counts and times are of these; frames without loss count for the bytes alone.
+
+    Frames are those to the page in control, or to whichever page they were drawn for.
+    """
 
     seconds: float
     """Over which all this was measured: 5, or since the first frame."""
@@ -82,7 +85,7 @@ class Stats:
     present: Spread
     """In the page: from a frame's arrival until it is shown. Medians of a few frames each."""
     link_megabits_per_second: float | None
-    """What the slowest link to a page carries at least; None while nothing is known."""
+    """What the link of the page in control carries at least; None while nothing is known."""
     quality: int
     """Of the next frame, as are the next two."""
     subsampling: str

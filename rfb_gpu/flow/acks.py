@@ -56,7 +56,7 @@ class _View:
 
 
 class Views:
-    """The pages that show a canvas.
+    """The pages that get the same frames.
 
     Arguments:
         window: how many frames each may have unacknowledged; None: what it shows while a frame is under way, and a few.
@@ -80,7 +80,7 @@ class Views:
     def __len__(self) -> int:
         return len(self._views)
 
-    def __contains__(self, view: str) -> bool:
+    def __contains__(self, view: object) -> bool:
         return view in self._views
 
     def hello(self, view: str, epoch: int) -> bool:
@@ -94,6 +94,20 @@ class Views:
         while len(self._views) > MAX_VIEWS:
             self._views.popitem(last=False)
         return True
+
+    def epoch(self, view: str) -> int:
+        """The conversation that a view is in."""
+        return self._views[view].epoch
+
+    def is_visible(self, view: str) -> bool:
+        """Whether a view looks."""
+        return self._views[view].visible
+
+    @property
+    def attention(self) -> int:
+        """2 while somebody looks and answers, 1 while somebody looks, else 0."""
+        looking = [v for v in self._views.values() if v.visible]
+        return 2 if any(not v.strikes for v in looking) else int(bool(looking))
 
     def bye(self, view: str) -> None:
         """A page is gone."""
@@ -127,7 +141,7 @@ class Views:
         return [name for name, v in self._views.items() if v.link.wants_lead(size, now)]
 
     def drawn(self, now: float) -> None:
-        """The draw of a frame begins, which will be sent to all views."""
+        """The draw of a frame begins, which is made for these views."""
         for v in self._views.values():
             v.window.drawn(now)
 

@@ -6,11 +6,9 @@ several people's: there the first one is, until it leaves or another asks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from .acks import Views
 
 __all__ = ["Control"]
 
@@ -31,7 +29,7 @@ class Control:
         views: those that are known; one that is no longer is treated as one that left.
     """
 
-    def __init__(self, views: Views) -> None:
+    def __init__(self, views: Container[str]) -> None:
         self._views = views
         self._guests: dict[str, _Guest] = {}  # who has been here for longest comes first
         self._holder: str | None = None

@@ -110,7 +110,7 @@ class QualityPolicy:
 
         Arguments:
             now: seconds.
-            rate: what the slowest link carries, bytes per second; None while nobody knows.
+            rate: what the link carries, bytes per second; None while nobody knows.
             last_bytes: size of the last lossy frame, which is the best guess of the next one's; 0: there was none.
             last: its settings.
         """

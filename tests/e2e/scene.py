@@ -66,7 +66,7 @@ def pixels(canvas: RenderCanvas) -> np.ndarray:
 
 def send_file(canvas: RenderCanvas, file: bytes, width: int, height: int) -> None:
     """Send a JPEG file from elsewhere to all pages, as the canvas sends its own frames."""
-    canvas._rfb_frame_id += 1
     frame = EncodedFrame(file, width, height, "jpeg", quality=95, subsampling="444")
-    canvas._rfb_last_lossy = frame  # or the canvas would think that pages still have its own
-    canvas._rfb_send(frame, fit="exact", final=False)
+    for audience in canvas._rfb_audiences:
+        audience.last_lossy = frame  # or the canvas would think that pages still have its own
+        audience.deliver(frame, final=False)

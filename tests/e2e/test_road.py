@@ -168,7 +168,7 @@ def test_a_reloaded_page_comes_by_websocket_again_and_the_old_one_is_forgotten(s
     wait_road(again, "websocket")
     again.wait_frame(after=again.frame + 3, timeout=10)
     assert opened.kernel.value(WEBSOCKETS) == 1
-    assert opened.kernel.value("len(canvas._rfb_views)") == 1
+    assert opened.kernel.value("len(canvas._rfb_audiences)") == 1
 
 
 def test_frames_as_text_over_the_comm_are_the_picture(show):

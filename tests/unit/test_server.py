@@ -374,7 +374,7 @@ async def test_who_comes_again_by_another_websocket_gets_the_picture(canvas, app
     await again.show()
     await again.until(lambda: again.frames)
     assert again.heard("welcome")[0]["epoch"] == 2
-    assert len(canvas._rfb_views) == 1
+    assert len(canvas._rfb_audiences) == 1
 
 
 @scenario

@@ -364,33 +364,26 @@ class FakeLink:
         self.messages.append(message)
 
 
-def test_a_frame_goes_once_over_the_comm_and_once_by_each_websocket():
+def test_a_frame_goes_by_a_websocket_or_once_over_the_comm():
     roads, _ = make_roads()
     comm, link = [], FakeLink()
     roads.begin("a", None, "JupyterLab")
     roads.begin("b", None, "JupyterLab")
     roads.begin("c", link, "JupyterLab")
-    roads.begin("forgotten", FakeLink(), "JupyterLab")
-    views, message, file = {"a", "b", "c"}, {"type": "frame"}, b"file"
-    roads.send(message, file, views, lambda *sent: comm.append(sent), None)
+    message, file = {"type": "frame"}, b"file"
+    roads.send(message, file, None, lambda *sent: comm.append(sent))
     assert comm == [(message, [file])]
-    assert link.frames == [(message, file)]
-    roads.send(message, file, views, lambda *sent: comm.append(sent), "c")
-    assert (len(comm), len(link.frames)) == (1, 2)
-    roads.send(message, file, views, lambda *sent: comm.append(sent), "a")
-    assert (len(comm), len(link.frames)) == (2, 2)
-    roads.begin("a", link, "JupyterLab")
-    roads.forget("b")
-    roads.send(message, file, views, lambda *sent: comm.append(sent), None)
-    assert (len(comm), len(link.frames)) == (2, 3), "nobody is left on the comm"
-    assert roads.views_of(link) == ["a", "c"]
+    assert link.frames == []
+    roads.send(message, file, link, lambda *sent: comm.append(sent))
+    assert (len(comm), link.frames) == (1, [(message, file)])
+    assert roads.views_of(link) == ["c"]
 
 
 def test_vs_code_gets_text_over_the_comm():
     roads, _ = make_roads()
     comm = []
     roads.begin("a", None, "VS Code")
-    roads.send({"type": "frame"}, b"\xff\xd8\xff", {"a"}, lambda *sent: comm.append(sent), None)
+    roads.send({"type": "frame"}, b"\xff\xd8\xff", None, lambda *sent: comm.append(sent))
     assert comm == [({"type": "frame", "data": "/9j/"},)]
 
 
