@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian/Ubuntu packages that pip cannot bring: a Vulkan driver (any, a CPU one will do) for the demo, and
-# Chromium, a font and pngcheck besides for the tests. Does nothing when all is there. As root it installs them; otherwise it
+# Chromium, Firefox, a font and pngcheck besides for the tests. Does nothing when all is there. As root it installs them; otherwise it
 # prints the command and fails only if the work cannot go on without.
 #
 # usage: scripts/system-packages.sh demo|test
@@ -38,6 +38,7 @@ if [[ $purpose == test ]]; then
     has_chromium || needed+=(chromium)
     [[ $(uname) != Linux || -d /usr/share/fonts/truetype/dejavu ]] || wished+=(fonts-dejavu-core)
     command -v pngcheck >/dev/null || wished+=(pngcheck)
+    command -v firefox-esr >/dev/null || command -v firefox >/dev/null || wished+=(firefox-esr)
 fi
 
 packages=("${needed[@]}" "${wished[@]}")
@@ -50,7 +51,12 @@ elif [[ $(id -u) == 0 ]]; then
     echo "Installing ${packages[*]}"
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq
-    apt-get install -y -qq --no-install-recommends "${packages[@]}" </dev/null
+    # What is not needed may be unknown to this release: Ubuntu has no firefox-esr.
+    packages=("${needed[@]}")
+    for package in "${wished[@]}"; do
+        if apt-cache show "$package" >/dev/null 2>&1; then packages+=("$package"); fi
+    done
+    [[ ${#packages[@]} -eq 0 ]] || apt-get install -y -qq --no-install-recommends "${packages[@]}" </dev/null
     exit 0
 else
     echo "These packages are missing, and installing them needs root. Please run:" >&2
