@@ -35,7 +35,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     The end-to-end ring must be the last: while Playwright's browser is open, an event loop runs in the main thread, and
     tests that call `asyncio.run` would fail. For the same reason it has a process of its own where several run tests; most of its
     time it waits, so the two others run beside it. Tests that measure time are marked as flaky: where others have made them late,
-    they get two more trials.
+    they get two more trials. Any other end-to-end test gets one, for a browser, a server and a kernel on two cores are late in
+    more ways than a test can foresee; the report tells how often that was needed.
     """
     rings = ("unit", "gpu", "e2e")
 
@@ -47,6 +48,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if ring(item) != "unit":
             item.add_marker(ring(item))
         item.add_marker(pytest.mark.xdist_group("e2e" if ring(item) == "e2e" else "here"))
+        if ring(item) == "e2e" and item.get_closest_marker("flaky") is None:
+            item.add_marker(pytest.mark.flaky(reruns=1))
     items.sort(key=lambda item: rings.index(ring(item)))
 
 
