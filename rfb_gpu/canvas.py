@@ -32,10 +32,10 @@ from rendercanvas.base import BaseCanvasGroup, BaseRenderCanvas
 from rendercanvas.core.events import valid_event_types
 
 from ._version import __version__
+from .arguments import check_choice, check_count, check_flag, check_quality_range, check_quantity
 from .audience import Audience, Audiences, Limits, Sent
 from .codecs import CpuEncoder, EncodedFrame
 from .codecs.jpeg.bitstream import SUBSAMPLINGS
-from .codecs.jpeg.tables import check_quality
 from .context import ArrayContext, EncodingContext
 from .diagnostics import NoAdapterError, find_adapter
 from .flow import (
@@ -158,44 +158,22 @@ class StreamingCanvas(BaseRenderCanvas):
         max_pixel_ratio: float | None = None,
         **kwargs: Any,
     ) -> None:
-        floor, ceiling = _check_quality_range(quality)
-        _check_choice("codec", codec, ("auto", "jpeg", "png"))
-        _check_choice("subsampling", subsampling, SUBSAMPLINGS)
-        _check_choice("encoder", encoder, ("auto", "gpu", "cpu"))
-        _check_choice("decoder", decoder, ("auto", "webgpu", "browser"))
-        _check_choice("alpha", alpha, ("opaque", "premultiplied"))
-        _check_choice("transport", transport, TRANSPORTS)
-        if lossless_delay is not None and not (
-            isinstance(lossless_delay, (int, float)) and 0 <= lossless_delay < math.inf  # type: ignore[redundant-expr]
-        ):
-            raise ValueError(
-                f"lossless_delay must be a number of seconds from 0 or None, not {lossless_delay!r}"
-            )
-        if max_buffered_frames is not None and (
-            isinstance(max_buffered_frames, bool) or not isinstance(max_buffered_frames, int)
-        ):
-            raise TypeError(
-                f"max_buffered_frames must be a whole number or None, not {max_buffered_frames!r}"
-            )
-        if latency_budget is not None and not (
-            isinstance(latency_budget, (int, float)) and 0 < latency_budget < math.inf  # type: ignore[redundant-expr]
-        ):
-            raise ValueError(
-                f"latency_budget must be a positive number of seconds or None, not {latency_budget!r}"
-            )
-        if not isinstance(live, bool):
-            raise TypeError(f"live must be True or False, not {live!r}")
-        if max_pixel_ratio is not None and not (
-            isinstance(max_pixel_ratio, (int, float)) and 0 < max_pixel_ratio < math.inf  # type: ignore[redundant-expr]
-        ):
-            raise ValueError(f"max_pixel_ratio must be a positive number or None, not {max_pixel_ratio!r}")
-        if not isinstance(capture_wheel, bool):
-            raise TypeError(f"capture_wheel must be True or False, not {capture_wheel!r}")
+        floor, ceiling = check_quality_range(quality)
+        check_choice("codec", codec, ("auto", "jpeg", "png"))
+        check_choice("subsampling", subsampling, SUBSAMPLINGS)
+        check_choice("encoder", encoder, ("auto", "gpu", "cpu"))
+        check_choice("decoder", decoder, ("auto", "webgpu", "browser"))
+        check_choice("alpha", alpha, ("opaque", "premultiplied"))
+        check_choice("transport", transport, TRANSPORTS)
+        check_quantity("lossless_delay", lossless_delay, "number of seconds from 0", zero=True)
+        check_quantity("latency_budget", latency_budget, "positive number of seconds")
+        check_quantity("max_pixel_ratio", max_pixel_ratio)
+        check_count("max_buffered_frames", max_buffered_frames)
+        check_flag("live", live)
+        check_flag("capture_wheel", capture_wheel)
         for name in kwargs:
             if name not in _BASE_ARGUMENTS and not self._rfb_is_trait(name):
                 raise TypeError(f"{type(self).__name__}() has no argument {name!r}")
-        if max_buffered_frames is not None and max_buffered_frames < 1:
-            raise ValueError(f"max_buffered_frames must be 1 or more, not {max_buffered_frames}")
         limits = Limits(
             floor=floor,
             ceiling=ceiling,
@@ -1160,24 +1138,6 @@ class StreamingCanvas(BaseRenderCanvas):
 
     def _rc_get_closed(self) -> bool:
         return self._is_closed
-
-
-def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
-
-
-def _check_quality_range(quality: object) -> tuple[int, int]:
-    """The least and the best quality."""
-    if isinstance(quality, (tuple, list)):
-        if len(quality) != 2:
-            raise ValueError(f"quality must be a number or (least, best), not {quality!r}")
-        floor, ceiling = (check_quality(value) for value in quality)
-        if floor > ceiling:
-            raise ValueError(f"quality must be (least, best), not {quality!r}")
-        return floor, ceiling
-    fixed = check_quality(quality)  # type: ignore[arg-type]
-    return fixed, fixed
 
 
 def _collect() -> None:
