@@ -77,6 +77,14 @@ START = """async () => {
       }
     }
   };
+  window.decodeInOneGo = (files) => {
+    const outs = files.map(([data, width, height]) => {
+      const out = texture(width, height);
+      decoder.decode(bytes(data), width, height, () => out);
+      return out;
+    });
+    return Promise.all(outs.map(pixels));
+  };
   window.objectsMadeFor = async (files, rounds) => {
     const outs = files.map(([, width, height]) => [texture(width, height), texture(width, height)]);
     const show = (turn) =>
@@ -165,6 +173,18 @@ def test_pictures_are_those_of_libjpeg(decoder_page):
                 assert difference.max() <= 4, (subsampling, width, height)
                 assert difference.mean() < 0.6, (subsampling, width, height)
                 assert np.all(shown[..., 3] == 255)
+
+
+def test_files_that_come_before_the_gpu_is_done_with_the_last_one(decoder_page):
+    """In one go, no other way than the first one's is free; and each is longer, or shorter, than what was made ready for it."""
+    sizes = [(33, 70), (120, 90), (64, 48), (201, 99), (24, 24), (201, 99)]
+    files = [libjpeg_file(picture("gradient", *size, seed), 85, "444") for seed, size in enumerate(sizes)]
+    arguments = [[base64.b64encode(file).decode(), *size] for file, size in zip(files, sizes, strict=True)]
+    for _ in range(2):
+        seen = decoder_page.evaluate("(files) => decodeInOneGo(files)", arguments)
+        for text, (width, height), file in zip(seen, sizes, files, strict=True):
+            shown = np.frombuffer(base64.b64decode(text), np.uint8).reshape(height, -1, 4)[:, :width, :3]
+            assert np.abs(shown - libjpeg_decode(file)).max() <= 4, (width, height)
 
 
 @pytest.fixture(scope="module")

@@ -45,18 +45,6 @@ export class Buffers<Name extends string> {
     return buffer;
   }
 
-  /** Bytes to the beginning of a buffer. writeBuffer takes multiples of four: the last one to three go by themselves, filled up. */
-  write(name: Name, bytes: Uint8Array<ArrayBuffer>): void {
-    const buffer = this.get(name);
-    const whole = bytes.length & ~3;
-    this.#device.queue.writeBuffer(buffer, 0, bytes, 0, whole);
-    if (whole < bytes.length) {
-      const tail = new Uint8Array(4);
-      tail.set(bytes.subarray(whole));
-      this.#device.queue.writeBuffer(buffer, whole, tail);
-    }
-  }
-
   destroy(): void {
     for (const buffer of this.#buffers.values()) {
       buffer.destroy();

@@ -20,6 +20,7 @@ import {
 } from "./bitstream";
 import { Buffers } from "./buffers";
 import { bindGroupLayout, bound, Compiled, compile, type PictureFormat } from "./stages";
+import { Staging } from "./staging";
 
 /** Of huffman_decode.wgsl, about: where entries are fewer, some threads stay idle, so that fewer neighbours wait for each other. */
 const DECODING_THREADS = 16384;
@@ -80,6 +81,7 @@ export class JpegDecoder {
   readonly #layouts: Layouts;
   readonly #pipelines: Compiled<Subsampling, Pipelines>;
   readonly #buffers: Buffers<BufferName>;
+  readonly #staging: Staging;
   #groups = new Map<StageName, GPUBindGroup>();
   /** Of the stage that writes the picture: a caller may take turns between a few textures. */
   #pictureGroups = new WeakMap<GPUTexture, GPUBindGroup>();
@@ -125,6 +127,7 @@ export class JpegDecoder {
       }
       this.#forgetGroups();
     });
+    this.#staging = new Staging(gpu.device);
   }
 
   /**
@@ -143,10 +146,10 @@ export class JpegDecoder {
     if (!pipelines) {
       throw new ForeignJpegError(`the decoder for ${layout.subsampling} is being compiled`);
     }
-    this.#upload(file);
+    const commands = this.#device.createCommandEncoder({ label: "rfb_gpu jpeg decode" });
+    this.#upload(file, commands);
     const picture = target();
 
-    const commands = this.#device.createCommandEncoder({ label: "rfb_gpu jpeg decode" });
     const pass = commands.beginComputePass();
     for (const [stage, x, y] of dispatches(file)) {
       pass.setPipeline(pipelines[stage]!);
@@ -154,16 +157,17 @@ export class JpegDecoder {
       pass.dispatchWorkgroups(x, y);
     }
     pass.end();
-    this.#device.queue.submit([commands.finish()]);
+    this.#staging.submit(commands);
   }
 
   /** Frees the buffers. The texture stays with whom it belongs to. */
   close(): void {
     this.#buffers.destroy();
+    this.#staging.destroy();
     this.#forgetGroups();
   }
 
-  #upload(file: JpegFile): void {
+  #upload(file: JpegFile, commands: GPUCommandEncoder): void {
     const { layout, stream } = file;
     const entryCount = file.entries.length / 2 - 1;
     const { queue } = this.#device;
@@ -176,7 +180,7 @@ export class JpegDecoder {
     const ofFrame = decoding?.ofFrame ?? this.#decodingOfFrame;
     // All buffers before the first write: a frame that does not fit must leave the last one's data alone.
     const frame = this.#buffers.reserve("frame", 64, GPUBufferUsage.UNIFORM);
-    this.#buffers.reserve("stream", streamWords * 4);
+    const streamBuffer = this.#buffers.reserve("stream", streamWords * 4);
     const entries = this.#buffers.reserve("entries", file.entries.byteLength);
     const tables = this.#buffers.reserve("tables", 192 * 4);
     this.#buffers.reserve("list", listWords * 4);
@@ -201,8 +205,11 @@ export class JpegDecoder {
         threadsPerEntry(entryCount),
       ),
     );
-    this.#buffers.write("stream", stream);
-    queue.writeBuffer(entries, 0, file.entries);
+    const { buffer, byteOffset, byteLength } = file.entries;
+    this.#staging.upload(commands, [
+      [streamBuffer, stream],
+      [entries, new Uint8Array(buffer, byteOffset, byteLength)],
+    ]);
     if (huffman) {
       queue.writeBuffer(huffman, 0, decoding.words);
       this.#decodingOfFrame = ofFrame;

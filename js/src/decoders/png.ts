@@ -16,6 +16,7 @@ import {
   STRIPE_ROWS,
 } from "./png-file";
 import { bindGroupLayout, bound, Compiled, compile, type PictureFormat } from "./stages";
+import { Staging } from "./staging";
 
 // Mirrors inflate_rows.wgsl and shaders/png_rows.wgsl.
 const ROW_PADDING = 3;
@@ -47,6 +48,7 @@ export class PngDecoder {
   readonly #layouts: Readonly<Record<StageName, GPUBindGroupLayout>>;
   readonly #pipelines: Compiled<Kind, Pipelines>;
   readonly #buffers: Buffers<BufferName>;
+  readonly #staging: Staging;
   #inflateGroup: GPUBindGroup | null = null;
   #pictureGroups = new WeakMap<GPUTexture, GPUBindGroup>();
 
@@ -73,6 +75,7 @@ export class PngDecoder {
       this.#inflateGroup = null;
       this.#pictureGroups = new WeakMap();
     });
+    this.#staging = new Staging(gpu.device);
   }
 
   /** Compiles what our encoder makes of canvases; resolves when that is done. Else it is compiled when the first file comes. */
@@ -104,11 +107,11 @@ export class PngDecoder {
     if (!pipelines) {
       throw new ForeignPngError("the decoder is being compiled");
     }
-    this.#upload(file, top);
+    const commands = this.#device.createCommandEncoder({ label: "rfb_gpu png decode" });
+    this.#upload(file, top, commands);
     const picture = target();
 
     const stripes = Math.ceil(height / STRIPE_ROWS);
-    const commands = this.#device.createCommandEncoder({ label: "rfb_gpu png decode" });
     const pass = commands.beginComputePass();
     pass.setPipeline(pipelines.inflate_rows);
     this.#inflateGroup ??= this.#group("inflate_rows");
@@ -118,17 +121,18 @@ export class PngDecoder {
     pass.setBindGroup(0, this.#groupFor(picture));
     pass.dispatchWorkgroups(stripes);
     pass.end();
-    this.#device.queue.submit([commands.finish()]);
+    this.#staging.submit(commands);
   }
 
   /** Frees the buffers. The texture stays with whom it belongs to. */
   close(): void {
     this.#buffers.destroy();
+    this.#staging.destroy();
     this.#inflateGroup = null;
     this.#pictureGroups = new WeakMap();
   }
 
-  #upload(file: PngFile, top: number): void {
+  #upload(file: PngFile, top: number, commands: GPUCommandEncoder): void {
     const { width, height, stream, rowBits, palette } = file;
     const rowBytes = 1 + width * file.channels;
     const rowWords = Math.ceil((ROW_PADDING + rowBytes) / 4);
@@ -138,7 +142,7 @@ export class PngDecoder {
     const steps = Math.ceil(rowBytes / stepBytes) + lag * (STRIPE_ROWS - 1);
     // All buffers before the first write: a frame that does not fit must leave the last one's data alone.
     const frame = this.#buffers.reserve("frame", 48, GPUBufferUsage.UNIFORM);
-    this.#buffers.reserve("stream", stream.length);
+    const streamBuffer = this.#buffers.reserve("stream", stream.length);
     const bits = this.#buffers.reserve("rowBits", rowBits.byteLength);
     const tables = this.#buffers.reserve("tables", 4 * (DISTANCES + (1 << LONGEST)));
     this.#buffers.reserve("rows", 4 * (height * rowWords + 8)); // some words are read from beyond
@@ -163,7 +167,7 @@ export class PngDecoder {
         0,
       ),
     );
-    this.#buffers.write("stream", stream);
+    this.#staging.upload(commands, [[streamBuffer, stream]]);
     queue.writeBuffer(bits, 0, rowBits);
     queue.writeBuffer(tables, 0, distances);
     queue.writeBuffer(tables, 4 * DISTANCES, literals);
