@@ -48,7 +48,8 @@ def libjpeg_decode(data: bytes) -> np.ndarray:
 
 
 def mutants(good: bytes, count: int, rng: np.random.Generator) -> Iterator[bytes]:
-    """Broken copies: bits flipped, bytes overwritten, parts cut out, doubled or exchanged for those of elsewhere, ends cut off.
+    """Broken copies: bits flipped, bytes overwritten, parts cut out, doubled or exchanged for those of elsewhere, ends cut off; and
+    indexes that are wrong but believed.
 
     Half of the changes go to the head, which is small but where the lengths, sizes and tables are.
     """
@@ -58,7 +59,7 @@ def mutants(good: bytes, count: int, rng: np.random.Generator) -> Iterator[bytes
         for _ in range(rng.integers(1, 5)):
             at = int(rng.integers(len(data) if rng.random() < 0.5 else min(head, len(data))))
             length = int(rng.integers(1, 20))
-            match rng.integers(6):
+            match rng.integers(7):
                 case 0:
                     data[at] ^= 1 << int(rng.integers(8))
                 case 1:
@@ -74,8 +75,34 @@ def mutants(good: bytes, count: int, rng: np.random.Generator) -> Iterator[bytes
                     data[at : at + 2] = bytes(
                         [0xFF, int(rng.choice([0xD0, 0xD7, 0xD8, 0xD9, 0xDA, 0xFF, 0x00]))]
                     )
+                case 6:
+                    move_in_index(data, rng)
             if not data:
                 break
         if rng.random() < 0.2:
             del data[int(rng.integers(len(data) + 1)) :]
         yield bytes(data)
+
+
+def move_in_index(data: bytearray, rng: np.random.Generator) -> None:
+    """Lets entries of the index begin in the middle of a code, or with another segment. What one loses another gets, and rows begin
+    with bytes, so decoders believe it."""
+    name = data.find(b"RFBG\0\4")
+    if name < 0:
+        return
+    first, end = name + 11, name - 2 + int.from_bytes(data[name - 2 : name], "big")
+    entries = data[first:end]
+    words = np.frombuffer(entries[: len(entries) & ~1], "<u2")
+    if len(words) < 2:
+        return
+    if rng.integers(2):
+        a, b = rng.integers(len(words), size=2)
+        unit = 8 << (data[name + 6] & 15)  # whole bytes; the bits below are how many segments
+    else:
+        a, b = rng.permutation(2) + rng.integers(len(words) - 1)
+        unit = 1
+    moved = words.astype(np.int64)
+    lost = unit * rng.integers(0, min(moved[a], 65535 - moved[b]) // unit + 1)
+    moved[a] -= lost
+    moved[b] += lost
+    data[first : first + 2 * len(words)] = moved.astype("<u2").tobytes()

@@ -16,7 +16,14 @@ from rfb_gpu.codecs import ForeignJpegError, JpegError
 from rfb_gpu.codecs.jpeg import decoder as decoder_module
 from rfb_gpu.codecs.jpeg.bitstream import CorruptJpegError, parse
 from tests.gpu.helpers import PICTURES, image_of, picture, texture_of
-from tests.gpu.jpeg_files import SUBSAMPLINGS, libjpeg_decode, libjpeg_file, mutants, reference_file
+from tests.gpu.jpeg_files import (
+    SUBSAMPLINGS,
+    libjpeg_decode,
+    libjpeg_file,
+    move_in_index,
+    mutants,
+    reference_file,
+)
 
 
 @pytest.fixture(scope="module")
@@ -293,6 +300,20 @@ def test_thousands_of_broken_files_do_no_harm(device, decoder):
             good = originals[i % 8]
             assert_same_picture(device, decoder.decode(good), good)
     assert decoded > count // 20
+
+
+def test_moved_entries_are_believed():
+    """Else the tests of broken files would tell nothing of them."""
+    good = reference_file(picture("noise", 80, 40)[..., :3], 90, "444")
+    positions = parse(good).positions
+    rng = np.random.default_rng(0)
+    wrong = 0
+    for _ in range(50):
+        file = bytearray(good)
+        move_in_index(file, rng)
+        seen = parse(file).positions
+        wrong += seen.size == positions.size and bool((seen != positions).any())
+    assert wrong > 10
 
 
 def mutants_of_all(originals, count, rng):
