@@ -1,10 +1,11 @@
-"""What tests of canvases share."""
+"""What tests of canvases share, and what tests of stages do."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
+import wgpu
 
 from rfb_gpu import RenderCanvas
 
@@ -25,3 +26,16 @@ def run():
         return asyncio.run(main())
 
     return run
+
+
+@pytest.fixture
+def readable_buffers(device, monkeypatch):
+    """Lets a test read the buffers between the stages."""
+    create = type(device).create_buffer
+
+    def create_readable(self, *, usage, **rest):
+        if not usage & wgpu.BufferUsage.MAP_READ:
+            usage |= wgpu.BufferUsage.COPY_SRC
+        return create(self, usage=usage, **rest)
+
+    monkeypatch.setattr(type(device), "create_buffer", create_readable)

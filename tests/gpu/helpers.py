@@ -68,6 +68,11 @@ def image_of(device: wgpu.GPUDevice, texture: wgpu.GPUTexture) -> np.ndarray:
     return np.frombuffer(data, np.uint8).reshape(height, width, 4)
 
 
+def words(device: wgpu.GPUDevice, buffer: wgpu.GPUBuffer, count: int) -> np.ndarray:
+    """The first words of a buffer: see the fixture ``readable_buffers``."""
+    return np.frombuffer(device.queue.read_buffer(buffer, 0, count * 4), np.uint32)
+
+
 def psnr(a: np.ndarray, b: np.ndarray) -> float:
     """In dB; 99 for equal images."""
     error = np.mean((a.astype(float) - b.astype(float)) ** 2)

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-import wgpu
 
 from rfb_gpu import JpegDecoder, JpegEncoder
 from rfb_gpu.codecs.jpeg.bitstream import FIRST_ENTRY_WORK, Layout, parse
-from tests.gpu.helpers import image_of, picture, texture_of
+from tests.gpu.helpers import image_of, picture, texture_of, words
 from tests.gpu.jpeg_files import reference_file
 from tests.reference import jpeg as reference
 
@@ -23,23 +22,6 @@ CASES = [
     ("gradient", 800, 20, 80, "gray"),
     ("noise", 205, 20, 100, "gray"),
 ]
-
-
-@pytest.fixture
-def readable_buffers(device, monkeypatch):
-    """Lets a test read the buffers between the stages."""
-    create = type(device).create_buffer
-
-    def create_readable(self, *, usage, **rest):
-        if not usage & wgpu.BufferUsage.MAP_READ:
-            usage |= wgpu.BufferUsage.COPY_SRC
-        return create(self, usage=usage, **rest)
-
-    monkeypatch.setattr(type(device), "create_buffer", create_readable)
-
-
-def words(device, buffer, count):
-    return np.frombuffer(device.queue.read_buffer(buffer, 0, count * 4), np.uint32)
 
 
 @pytest.mark.usefixtures("readable_buffers")
