@@ -8,7 +8,8 @@ GPU's clock meets all of them, and each decoder's picture is compared with libjp
 
 Columns of both parts:
 
-* ``gpu``: GPU time of a decode by timestamps, then each stage where they are told apart.
+* ``gpu``: GPU time of a decode by timestamps, all stages in one pass; then each stage, in a pass of its own. In Python the GPU is
+  kept busy before each, so that its clock is up.
 * ``call``: time in the call of ``decode``. In the page it has ``parse`` in it; ``main`` is all JavaScript of a frame on the page's
   main thread, from the bytes to the submitted blit: ``call`` and ``draw``.
 * ``ready``: from the call until the GPU is done, one frame at a time.
@@ -21,11 +22,12 @@ In Python, the peers are simplejpeg (libjpeg-turbo on one core) or Pillow (libpn
 nvJPEG through torchvision (from bytes on the CPU to a tensor on the GPU). Waiting for the GPU is reading four bytes back, which
 adds to ``ready``.
 
-In the page, ``blit`` is the GPU time of drawing the picture to the canvas, where it cannot be copied; ``direct`` and
-``direct_main`` are ``gpu`` and ``main`` of a decoder that writes to a canvas's own texture, without a picture of its own. The peers
-are the browser's own ways: ``bitmap`` (``createImageBitmap``), ``ImageDecoder`` and ``img``, each drawn to a 2d canvas of which a
-pixel is then read, because drawing alone may put the work off; and ``bitmap2gpu``: ``createImageBitmap`` and
-``copyExternalImageToTexture`` until the GPU is done.
+In the page, ``gpu`` is that of many frames in a row that are put on the canvas, which does not keep a GPU busy; ``busy`` is as
+in Python, each decode right after some arithmetic, and so are the stages. ``blit`` is the GPU time of drawing the picture to
+the canvas, where it cannot be copied; ``direct`` and ``direct_main`` are ``gpu`` and ``main`` of a decoder that writes to a
+canvas's own texture, without a picture of its own. The peers are the browser's own ways: ``bitmap`` (``createImageBitmap``),
+``ImageDecoder`` and ``img``, each drawn to a 2d canvas of which a pixel is then read, because drawing alone may put the work
+off; and ``bitmap2gpu``: ``createImageBitmap`` and ``copyExternalImageToTexture`` until the GPU is done.
 
 The page part needs aiohttp (which the package itself does not), a Chromium, and the decoders as a module, which node makes; without
 node, ``node build.mjs --decoding ../build/decoding.js`` in js/ makes it elsewhere. Without ``--gpu``, the page runs on a CPU.
@@ -279,7 +281,7 @@ def since(began: float) -> float:
 
 PAGE = "<!doctype html><meta charset='utf-8'><title>decoding</title><body></body>"
 
-# Timestamps are put around every pass that the decoder makes, from outside; its canvas is made readable.
+# Timestamps are put around every pass, or every stage, from outside; the canvas is made readable.
 BEFORE = """
 const { requestDevice } = GPUAdapter.prototype
 GPUAdapter.prototype.requestDevice = function (descriptor = {}) {
@@ -292,25 +294,46 @@ GPUCanvasContext.prototype.configure = function (options) {
     return configure.call(this, { ...options, usage })
 }
 globalThis.timestamps = null
-for (const [method, kind] of [['beginComputePass', 'gpu'], ['beginRenderPass', 'blit']]) {
-    const begin = GPUCommandEncoder.prototype[method]
-    GPUCommandEncoder.prototype[method] = function (descriptor) {
-        const writes = timestamps?.next(kind)
-        return begin.call(this, writes ? { ...descriptor, timestampWrites: writes } : descriptor)
+const { beginComputePass, beginRenderPass } = GPUCommandEncoder.prototype
+const timed = (descriptor, kind) => {
+    const writes = timestamps?.next(kind)
+    return writes ? { ...descriptor, timestampWrites: writes } : descriptor
+}
+GPUCommandEncoder.prototype.beginRenderPass = function (descriptor) {
+    return beginRenderPass.call(this, timed(descriptor, 'blit'))
+}
+GPUCommandEncoder.prototype.beginComputePass = function (descriptor) {
+    if (timestamps?.apart) return new PassPerStage(this)
+    // The decoders' commands have labels.
+    return beginComputePass.call(this, timed(descriptor, this.label ? 'gpu' : 'load'))
+}
+class PassPerStage {
+    constructor(commands) { this.commands = commands }
+    setPipeline(pipeline) { this.pipeline = pipeline }
+    setBindGroup(index, group) { this.group = group }
+    dispatchWorkgroups(...size) {
+        const stage = this.pipeline.label.replace('rfb_gpu ', '') || 'load'
+        const pass = beginComputePass.call(this.commands, timed({}, stage))
+        pass.setPipeline(this.pipeline)
+        pass.setBindGroup(0, this.group)
+        pass.dispatchWorkgroups(...size)
+        pass.end()
     }
+    end() {}
 }
 """
 
 SCRIPT = (
-    f"const LOAD = `{Load.WGSL}`;"
+    f"const LOAD = `{Load.WGSL}`, LOAD_MS = {1000 * Load.SECONDS};"
     + """
 globalThis.benchmark = (() => {
   const median = values => [...values].sort((a, b) => a - b)[values.length >> 1]
 
   /** Times of passes, by kind; all of them are resolved at once, when the GPU has nothing else to do. */
   class Timestamps {
-    constructor(device, passes) {
+    constructor(device, passes, apart) {
       this.device = device
+      this.apart = apart
       this.kinds = []
       this.passes = passes
       this.querySet = device.createQuerySet({ type: 'timestamp', count: 2 * passes })
@@ -332,7 +355,10 @@ globalThis.benchmark = (() => {
       const times = new BigUint64Array(this.staging.getMappedRange().slice(0))
       const sums = {}
       this.kinds.forEach((kind, i) => {
-        sums[kind] = (sums[kind] ?? 0) + Number(times[2 * i + 1] - times[2 * i]) / 1e6
+        // The beginning may be told while the pass before still runs.
+        const before = i ? times[2 * i - 1] : 0n
+        const began = times[2 * i] > before ? times[2 * i] : before
+        sums[kind] = (sums[kind] ?? 0) + Number(times[2 * i + 1] - began) / 1e6
       })
       for (const each of [this.querySet, this.resolved, this.staging]) each.destroy()
       return sums
@@ -407,7 +433,7 @@ globalThis.benchmark = (() => {
     }
     await burn()
     const delay = await time() // of the news that it is done
-    while (workgroups < 30000 && await time() < delay + 4) workgroups *= 2
+    while (workgroups < 30000 && await time() < delay + LOAD_MS) workgroups *= 2
     return burn
   }
 
@@ -562,8 +588,8 @@ globalThis.benchmark = (() => {
       samples.loop = await inRow(() => presenter.decode(frame))
       samples.loop_shown = await inRow(() => { presenter.decode(frame); presenter.draw(canvas) })
       if (gpu.device.features.has('timestamp-query')) {
-        const record = async show => {
-          timestamps = new Timestamps(gpu.device, 8 * loop)
+        const record = async (show, apart = false) => {
+          timestamps = new Timestamps(gpu.device, 8 * loop, apart)
           await inRow(show)
           const recording = timestamps
           timestamps = null
@@ -573,6 +599,10 @@ globalThis.benchmark = (() => {
         samples.gpu = shown.gpu / loop
         if (shown.blit) samples.blit = shown.blit / loop
         samples.direct = (await record(() => direct(frame))).gpu / loop
+        const keptBusy = () => { load(); presenter.decode(frame) }
+        samples.busy = (await record(keptBusy)).gpu / loop
+        const { load: _, ...stages } = await record(keptBusy, true)
+        for (const [stage, time] of Object.entries(stages)) samples[stage] = time / loop
       }
 
       if (peers) {
@@ -714,6 +744,7 @@ def find_bundle(named: Path | None) -> Path:
 
 FIRST = (
     "gpu",
+    "busy",
     "huffman_decode",
     "reconstruct_chroma",
     "reconstruct",
