@@ -180,7 +180,10 @@ class TextureDecoder(ABC):
             self._device.limits["max-storage-buffer-binding-size"], self._device.limits["max-buffer-size"]
         )
         if size > limit:
-            raise ValueError(f"decoding needs a buffer of {size} bytes, the device's limit is {limit}")
+            raise ValueError(
+                f"decoding needs a buffer of {size} bytes, the device's limit max-storage-buffer-binding-size is {limit}: "
+                "request a device with a higher limit"
+            )
         if buffer is not None:
             buffer.destroy()
             size = min(size * 3 // 2, limit)

@@ -3,6 +3,7 @@
 import builtins
 import gc
 import io
+import os
 import random
 import struct
 import zlib
@@ -253,6 +254,28 @@ def test_steady_state_makes_no_gpu_objects(device, codecs):
         for file, out in zip(files, outs, strict=False):
             codecs[1].decode(file, out=out)
     assert counts() == before
+
+
+def test_a_picture_too_large_for_the_device_is_refused_with_the_cure(device, codecs):
+    small = device.adapter.request_device_sync(required_limits={"max-storage-buffer-binding-size": 1 << 18})
+    decoder = PngDecoder(small)
+    fits, image = picture("text", 150, 100), picture("noise", 400, 400)
+    with pytest.raises(ValueError, match="max-storage-buffer-binding-size is 262144: request a device"):
+        decoder.decode(ours(device, codecs, image))
+    seen = image_of(small, decoder.decode(ours(device, codecs, fits)))
+    np.testing.assert_array_equal(seen[..., :3], fits[..., :3])
+    decoder.close()
+
+
+@pytest.mark.skipif("RFB_GPU_SOAK" not in os.environ, reason="RFB_GPU_SOAK")
+@pytest.mark.parametrize("kind", ["edges", "noise"])
+def test_a_picture_of_8k(device, codecs, kind, no_pillow):
+    """Buffers of 100 and 112 MB: what every device has is 128 MiB. A quarter of a minute on a CPU."""
+    tile = slanted_edges(1920, 720) if kind == "edges" else picture("noise", 1920, 720)
+    image = np.tile(tile, (6, 4, 1))
+    file = ours(device, codecs, image)
+    seen = image_of(device, codecs[1].decode(file))
+    np.testing.assert_array_equal(seen[..., :3], image[..., :3])
 
 
 def test_close(device):
