@@ -206,6 +206,15 @@ class Audience:
         if not newest.final:
             self.sharpener.begin_again()
 
+    def send_lost(self, now: float) -> None:
+        """Sends the last picture again to pages that did not answer for it, unless a better one is on its way.
+
+        Only of the notebook's own channel: a websocket breaks, but loses nothing.
+        """
+        if self.link is None and self.sharpener.is_done:
+            for view in self.views.take_lost(now):
+                self.greet(view)
+
     def _send(
         self, sent: Sent, view: str | None = None, *, began: float | None = None, part: Part | None = None
     ) -> None:
@@ -235,6 +244,8 @@ class Audience:
             alpha=frame.alpha_start if canvas._rfb_has_alpha else None,
         )
         canvas._rfb_roads.send(message, frame.view, self.link, canvas.send)
+        if self.link is None:
+            canvas._rfb_wakeup.at(self.views.next_loss())
 
 
 class Audiences:

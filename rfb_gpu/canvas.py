@@ -644,10 +644,12 @@ class StreamingCanvas(BaseRenderCanvas):
         return encoder is None or encoder.ready
 
     def _rfb_flush(self) -> None:
-        """Sends what waits for room, and draws if a draw waits."""
+        """Sends what waits for room and what a page may have lost, and draws if a draw waits."""
         if not self._is_closed:
+            now = time.perf_counter()
             for audience in self._rfb_audiences:
                 audience.sharpener.send()
+                audience.send_lost(now)
         self._rfb_maybe_draw()
         if not self._is_closed:
             self._rfb_follow()

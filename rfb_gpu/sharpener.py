@@ -60,6 +60,11 @@ class Sharpener:
         self.base: int | None = None
         """The number of the last full frame, if all pages of the audience have it."""
 
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is under way that a page could still get."""
+        return self._final is None and not self.is_encoding and not (self._stripes and self._stripes.waiting)
+
     def changed(self) -> None:
         """The picture is another one: a sharp one of it is made once it rests."""
         self._changes += 1

@@ -5,15 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from .lifetime import weakly
+
 __all__ = ["Wakeup"]
 
 
 class Wakeup:
-    """Calls back at a time, at most once for the earliest time asked for."""
+    """Calls back at a time, at most once for the earliest time asked for.
+
+    Arguments:
+        call_later, callback: methods; their objects are not kept alive.
+    """
 
     def __init__(self, call_later: Callable[..., None], callback: Callable[[], None]) -> None:
-        self._call_later = call_later
-        self._callback = callback
+        self._call_later = weakly(call_later)
+        self._callback = weakly(callback)
         self._when: float | None = None
 
     def at(self, when: float | None) -> None:

@@ -329,14 +329,17 @@ export class CanvasModel implements ViewOwner, RoadOwner {
     }
     window.clearTimeout(this.#welcomeTimer);
     const patience = WELCOME_TIMEOUT_MS * 2 ** this.#hellosInVain;
-    this.#welcomeTimer = window.setTimeout(() => this.#onNoWelcome(), patience);
+    this.#welcomeTimer = window.setTimeout(() => this.#onSilence(), patience);
   }
 
-  #onNoWelcome(): void {
+  /** Frames may have been lost as well, so a hello asks for an answer. */
+  #onSilence(): void {
     this.#setError("kernel", NO_ANSWER);
     this.#hellosInVain += 1;
     if (this.#hellosInVain < MAX_HELLOS) {
       this.#hello();
+    } else {
+      this.#hellosInVain = 0; // whoever acts begins anew
     }
   }
 
@@ -419,11 +422,15 @@ export class CanvasModel implements ViewOwner, RoadOwner {
   #expectAnswer(): void {
     if (
       this.#patienceTimer === 0 &&
+      this.#hellosInVain === 0 &&
       !this.#errors.has("connection") &&
       performance.now() - this.#heard > SILENCE_MS
     ) {
       this.#conversation.send({ type: "ping" });
-      this.#patienceTimer = window.setTimeout(() => this.#setError("kernel", NO_ANSWER), PATIENCE_MS);
+      this.#patienceTimer = window.setTimeout(() => {
+        this.#patienceTimer = 0;
+        this.#onSilence();
+      }, PATIENCE_MS);
     }
   }
 

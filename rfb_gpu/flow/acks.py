@@ -39,6 +39,7 @@ class _View:
     visible: bool = False
     in_flight: OrderedDict[int, float] = field(default_factory=OrderedDict)  # frame id -> when sent
     strikes: int = 0  # times in a row that its frames timed out
+    lost: bool = False  # the last frame that it was sent was one of those
     silent_since: float | None = None
     round_trip: float | None = None  # smoothed, seconds
     link: Link = field(default_factory=Link)
@@ -162,6 +163,7 @@ class Views:
         for name, v in self._views.items():
             if view is None or name == view:
                 v.in_flight[frame] = now
+                v.lost = False
                 v.window.sent(frame, now, began)
                 v.link.sent(frame, size, now, lead=name in leads)
 
@@ -227,6 +229,20 @@ class Views:
                 times.append(v.link.oldest_sent + FIRST_ANSWER_SECONDS)
         return max((when for when in times if when > now), default=None)
 
+    def take_lost(self, now: float) -> list[str]:
+        """The views that look, but did not answer for their last frame in time. Each is named once."""
+        self._expire(now)
+        lost = [name for name, v in self._views.items() if v.visible and v.lost]
+        for name in lost:
+            self._views[name].lost = False
+        return lost
+
+    def next_loss(self) -> float | None:
+        """When :meth:`take_lost` may name one without a message; None if no answer is missing."""
+        return min(
+            (v.deadline for v in self._views.values() if v.visible and v.deadline is not None), default=None
+        )
+
     def next_deadline(self, now: float, coming: int = 0) -> float | None:
         """When :meth:`may_send` may turn true without a message; None if it cannot. ``coming`` as there."""
         deadlines = [v.deadline for v in self._views.values() if v.visible and v.deadline is not None]
@@ -267,6 +283,7 @@ class Views:
                 v.window.forget()
                 v.in_flight.clear()  # its link still waits: a late answer tells how slow it is
                 v.strikes += 1
+                v.lost = True
                 v.silent_since = v.silent_since or now
             if v.silent_since is not None and now - v.silent_since > FORGET_SECONDS:
                 del self._views[name]

@@ -44,6 +44,21 @@ def words(check):
     return check.__name__.removeprefix("test_").replace("_", " ")
 
 
+SOCKETS = """
+// The host's websockets, for a test to cut. The canvas's own is refused, so that all goes by the host's.
+const Real = WebSocket
+globalThis.sockets = []
+globalThis.isCut = false
+globalThis.WebSocket = class extends Real {
+    constructor(url, ...rest) {
+        if (/^ws:\\/\\/127\\.0\\.0\\.1:\\d+\\/$/.test(url)) throw new Error("this page may not")
+        super(isCut ? "ws://127.0.0.1:1/" : url, ...rest)
+        sockets.push(this)
+    }
+}
+"""
+
+
 def test_first_frame(host):
     canvas = host.canvas("a")
     host.scroll_to("a")
@@ -136,6 +151,7 @@ def test_reload(host):
 def test_without_webgpu(host):
     """The browser's own decoder shows the same picture, after a reload."""
     host.page.add_init_script("delete Navigator.prototype.gpu")
+    host.page.add_init_script(SOCKETS)
     host.reload()
     host.scroll_to("a")
     canvas = host.canvas("a")
@@ -146,6 +162,28 @@ def test_without_webgpu(host):
     canvas.wait_final(after=shown)
     assert_shows(canvas, host.kernel, "pixels(a)")
     assert "this browser has no WebGPU" in host.kernel.value("a.describe()")
+
+
+@pytest.mark.parametrize("open_host", [name for name in HOSTS if name != "VS Code"], indirect=True)
+def test_connection_lost_and_back(host):
+    """What was drawn meanwhile is seen by itself, and the canvas is live again."""
+    canvas = host.canvas("a")
+    canvas.wait_final()
+    assert canvas.locator.get_attribute("data-rfb-road") == "comm"
+    shown = canvas.frame
+    host.page.evaluate("() => { isCut = true; for (const socket of sockets) socket.close() }")
+    host.kernel.run("a.parts[2].local.rotation = (0, 0.6, 0, 0.8)\na.request_draw()")
+    host.page.wait_for_timeout(1000)
+    draws = host.kernel.value("a.draws")
+    assert canvas.frame == shown
+    host.page.evaluate("() => { isCut = false }")
+    canvas.wait_final(after=shown)
+    assert_shows(canvas, host.kernel, "pixels(a)")
+    assert host.kernel.value("a.draws") == draws
+    shown = canvas.frame
+    canvas.drag((0.3, 0.5), (0.7, 0.6))
+    canvas.wait_final(after=shown)
+    assert_shows(canvas, host.kernel, "pixels(a)")
 
 
 def test_close(host):

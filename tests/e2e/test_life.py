@@ -411,11 +411,34 @@ def test_a_page_without_views_says_so_and_has_the_picture_when_there_is_one_agai
         page.close()
 
 
+def test_who_gets_no_answer_asks_for_a_picture_until_there_is_one(browsers):
+    """As where the way from the kernel broke, and took the answer and frames with it."""
+    page = WidgetPage(browsers(1.0), "browser")
+    with contextlib.closing(page):
+        assert page.show(as_file(PICTURE, "PNG"), 320, 240, codec="png")
+        page.page.wait_for_timeout(1100)
+        view = page.canvas().view
+        view.click(position={"x": 30, "y": 20})
+        page.page.get_by_text(LOST).wait_for()
+        assert [hello["epoch"] for hello in page.sent("hello")] == [1, 2]
+        view.click(position={"x": 30, "y": 20})
+        page.page.wait_for_timeout(2500)
+        assert len(page.sent("hello")) == 2, "an answer is waited for"
+        page.page.wait_for_function(
+            "() => host.sent.findLast(message => message.type === 'hello').epoch === 3"
+        )
+        page.welcome()
+        assert page.badge == ""
+        page.page.wait_for_timeout(1100)
+        view.click(position={"x": 30, "y": 20})
+        assert page.sent("ping")[-1]["epoch"] == 3
+
+
 @pytest.mark.parametrize(
     "message, line",
     [
         (
-            {"type": "welcome", "version": 2, "epoch": 1},
+            {"type": "welcome", "version": 2},
             "This page speaks version 1, the kernel version 2: reload the page.",
         ),
         (
@@ -426,7 +449,7 @@ def test_a_page_without_views_says_so_and_has_the_picture_when_there_is_one_agai
     ],
 )
 def test_errors_are_one_line_on_the_canvas(shown, message, line):
-    shown.deliver({"view": shown.view, **message})
+    shown.deliver({"view": shown.view, "epoch": shown.sent("ack")[-1]["epoch"], **message})
     assert shown.badge == line
     shown.deliver({"type": "error", "code": message.get("code", "version"), "text": ""})
     assert shown.badge == ""

@@ -350,6 +350,27 @@ def test_lost_acks_slow_a_canvas_down_but_never_stop_it(run):
     run(test, update_mode="continuous")
 
 
+def test_a_page_that_lost_the_last_frame_gets_it_again_without_a_draw(run):
+    """As where the notebook's channel broke, and dropped what came meanwhile."""
+
+    async def test(canvas):
+        Scene(canvas)
+        page = Page(canvas)
+        page.open()
+        await page.wait_final()
+        page.lost, before, last = True, len(page.frames), page.frames[-1][0]["id"]
+        canvas.request_draw()
+        await page.wait(lambda: canvas._rfb_frame_id == last + 2)
+        page.lost, draws = False, canvas._rfb_draws
+        await page.wait_frames(before + 1)
+        np.testing.assert_array_equal(picture(page.frames[-1]), texture_pixels(canvas))
+        assert canvas._rfb_draws == draws
+        await asyncio.sleep(2.5)
+        assert len(page.frames) == before + 1, "it has answered"
+
+    run(test)
+
+
 def test_draws_stay_on_one_thread_whatever_thread_messages_come_on(run):
     async def test(canvas):
         scene = Scene(canvas)

@@ -137,6 +137,27 @@ def test_next_deadline_is_when_silence_would_be_noticed():
     assert views.may_send(deadline)
 
 
+def test_a_view_that_looks_and_does_not_answer_for_its_last_frame_has_lost_it():
+    views = Views(window=2)
+    visible_view(views)
+    assert views.next_loss() is None
+    views.sent(1, 0)
+    views.sent(2, 0.1)
+    views.ack("a", 1, 1, 0.2)
+    when = views.next_loss()
+    assert when is not None
+    assert views.take_lost(when - 0.01) == []
+    views.set_visible("a", False)
+    assert views.take_lost(when) == [], "nobody looks"
+    views.set_visible("a", True)
+    assert views.take_lost(when) == ["a"]
+    assert views.take_lost(when) == [], "it is told once"
+    views.sent(2, when)
+    views.ack("a", 1, 2, when + 0.1)
+    assert views.next_loss() is None
+    assert views.take_lost(when + 60) == []
+
+
 def message(seq, epoch=1, **fields):
     return parse_message({"type": "bye", "view": "a", "epoch": epoch, "seq": seq, **fields})
 
