@@ -31,6 +31,7 @@ from rendercanvas.asyncio import loop
 from rendercanvas.base import BaseCanvasGroup, BaseRenderCanvas
 from rendercanvas.core.events import valid_event_types
 
+from . import lifetime
 from ._version import __version__
 from .arguments import check_choice, check_count, check_flag, check_quality_range, check_quantity
 from .audience import Audience, Audiences, Limits, Sent
@@ -130,8 +131,9 @@ class StreamingCanvas(BaseRenderCanvas):
     _rc_canvas_group: CanvasGroup | LiveGroup = CanvasGroup(loop)
 
     # A subclass has these. No values: they would hide a widget's traits. send() sends a message and a list of buffers over the
-    # notebook's own channel, to all pages.
+    # notebook's own channel, to all pages. The widget is what pages have of the canvas.
     send: Callable[..., None]
+    _rfb_widget: Any
     _title: str
     _decoder: str
     _show_stats: bool
@@ -289,12 +291,6 @@ class StreamingCanvas(BaseRenderCanvas):
     def _rfb_receive_directly(self) -> None:
         """Lets messages through while a cell runs, where that can be had."""
 
-    def _rfb_hold(self) -> None:
-        """A page shows the canvas."""
-
-    def _rfb_let_go(self) -> None:
-        """No page shows it any more."""
-
     def _rfb_is_trait(self, name: str) -> bool:
         """Whether it is an argument that a base class takes."""
         return False
@@ -382,7 +378,7 @@ class StreamingCanvas(BaseRenderCanvas):
             case Bye():
                 self._rfb_forget(message.view)
                 if message.unseen and not self._rfb_hosts:
-                    self._rfb_let_go()
+                    lifetime.let_go(self._rfb_widget)
                     # What it draws hangs together in circles, and its memory is the GPU's, of which Python knows nothing.
                     self._rfb_call_later(COLLECT_SECONDS, _collect)
         if audience is None:
@@ -429,7 +425,7 @@ class StreamingCanvas(BaseRenderCanvas):
         elif isinstance(message, Bye):
             self._rfb_hosts.pop(message.view, None)
             if message.unseen and not self._rfb_hosts:
-                self._rfb_let_go()
+                lifetime.close(self._rfb_widget)
 
     @property
     def _rfb_scheduler(self) -> Any:
@@ -447,7 +443,7 @@ class StreamingCanvas(BaseRenderCanvas):
             return
         audience = self._rfb_audiences.of(hello.view)
         assert audience is not None
-        self._rfb_hold()
+        lifetime.hold(self._rfb_widget)
         self._rfb_hosts[hello.view] = hello.host
         self._rfb_roads.begin(hello.view, link, hello.host)
         offer = self._rfb_roads.offer() if link is None else None

@@ -18,6 +18,7 @@ from rendercanvas.asyncio import loop
 from rendercanvas.base import BaseCanvasGroup
 from traitlets import Int, dlink, observe
 
+from . import lifetime
 from .canvas import DEFAULT_QUALITY, StreamingCanvas, _DrawCancelled
 from .context import TextureContext
 from .threads import callback_lock
@@ -90,6 +91,7 @@ class RemoteFrameBuffer(PageWidget, jupyter_rfb.RemoteFrameBuffer):
         # Pages talk to the canvas; what of it is for the program, the canvas hands to jupyter_rfb's handler.
         self.on_msg(self._rfb_handle_msg, remove=True)
         self.on_msg(self._rfb_canvas._rfb_on_message)
+        self.comm.on_msg(lifetime.weakly(self._handle_msg))
 
     @observe("quality", "max_buffered_frames")
     def _rfb_adjust(self, _change: object = None) -> None:
@@ -130,6 +132,12 @@ class RemoteFrameBuffer(PageWidget, jupyter_rfb.RemoteFrameBuffer):
             self._rfb_canvas.close()
             super().close(*args, **kwargs)
 
+    def __del__(self) -> None:
+        super().__del__()
+        if hasattr(self, "_output_context"):
+            for widget in (self, self._output_context):
+                lifetime.close(widget)
+
 
 class _FrameGroup(BaseCanvasGroup):
     """Canvases without rendercanvas' scheduler: a draw comes as soon as the program asks for it and a page has room."""
@@ -149,14 +157,14 @@ class _FrameCanvas(StreamingCanvas):
     _show_stats = False
 
     def __init__(self, widget: RemoteFrameBuffer, **options: Any) -> None:
-        self._widget = widget
+        self._rfb_widget = widget
         self._textures: TextureContext | None = None
         super().__init__(size=None, **options)
         self._draw_frame = self._show_next
 
     def send(self, content: dict[str, Any], buffers: list[Any] | None = None) -> None:
         """See ``ipywidgets.Widget.send``."""
-        self._widget.send(content, buffers)
+        self._rfb_widget.send(content, buffers)
 
     def adjust(self, quality: int, window: int | None) -> None:
         """Takes the widget's traits over."""
@@ -175,7 +183,7 @@ class _FrameCanvas(StreamingCanvas):
             self._rfb_guarded_draw()
 
     def _show_next(self) -> None:
-        frame = self._widget.get_frame()
+        frame = self._rfb_widget.get_frame()
         if frame is not None:
             self.present(frame)
 
@@ -199,7 +207,7 @@ class _FrameCanvas(StreamingCanvas):
             if frame.size == 0:
                 return
         self._canvas_context = context
-        widget = self._widget
+        widget = self._rfb_widget
         widget._rfb_last_frame = frame
         self._finish_present(result)
         if widget._rfb_pending_display is not None and self._rfb_size_is_from_page:
@@ -208,7 +216,7 @@ class _FrameCanvas(StreamingCanvas):
     def _rfb_handle_event(self, event: dict[str, Any]) -> None:
         kind = event["type"]
         if kind == "close":
-            self._widget.close()
+            self._rfb_widget.close()
             return
         super()._rfb_handle_event(event)
         if kind == "resize" and self._rfb_size_is_from_page:
@@ -224,7 +232,7 @@ class _FrameCanvas(StreamingCanvas):
 
     def _hand_over(self, event: dict[str, Any]) -> None:
         with callback_lock.callback():
-            self._widget._rfb_handle_msg(self._widget, event, [])
+            self._rfb_widget._rfb_handle_msg(self._rfb_widget, event, [])
 
     def _rc_close(self) -> None:
         super()._rc_close()

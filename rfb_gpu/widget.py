@@ -78,18 +78,13 @@ class RenderCanvas(StreamingCanvas, PageWidget):
 
     _rfb_receives_directly = False
 
+    @property
+    def _rfb_widget(self) -> RenderCanvas:
+        return self
+
     def _rfb_listen(self) -> None:
         self.on_msg(self._rfb_on_message)
         self.comm.on_msg(lifetime.weakly(self._handle_msg))
-
-    def _rfb_hold(self) -> None:
-        lifetime.hold(self)
-
-    def _rfb_let_go(self) -> None:
-        if self._is_closed:
-            lifetime.close(self)
-        else:
-            lifetime.let_go(self)
 
     def _rfb_receive_directly(self) -> None:
         if not self._rfb_receives_directly:

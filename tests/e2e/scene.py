@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pygfx as gfx
+import wgpu
 
 from rfb_gpu import RenderCanvas
 from rfb_gpu.codecs import EncodedFrame
@@ -38,6 +39,25 @@ def make(size: tuple[int, int] = (320, 240), colour: str = "#e07a2f", **options:
     canvas.request_draw(draw)
     canvas.parts = renderer, scene, cube, camera, controller
     return canvas
+
+
+def make_frames() -> Any:
+    """A widget of jupyter_rfb's kind that shows a texture with noise, a new one for each frame."""
+    from rfb_gpu import RemoteFrameBuffer
+
+    class Frames(RemoteFrameBuffer):
+        def get_frame(self) -> wgpu.GPUTexture:
+            device = gfx.renderers.wgpu.get_shared().device
+            usage = (
+                wgpu.TextureUsage.TEXTURE_BINDING | wgpu.TextureUsage.COPY_SRC | wgpu.TextureUsage.COPY_DST
+            )
+            texture = device.create_texture(size=(64, 48, 1), format="rgba8unorm", usage=usage)
+            noise = np.random.default_rng(0).integers(0, 256, (48, 64, 4), np.uint8)
+            layout = {"bytes_per_row": 4 * 64, "rows_per_image": 48}
+            device.queue.write_texture({"texture": texture}, noise, layout, (64, 48, 1))
+            return texture
+
+    return Frames(css_width="64px", css_height="48px", encoder="gpu")
 
 
 class Space:

@@ -518,8 +518,10 @@ def test_a_display_with_many_pixels_gets_no_more_than_it_may(browsers):
 # ---- and in the page that tests share again, last: it may take long
 
 
-def test_running_again_and_again_leaves_nothing(show):
-    opened, _ = show("canvas = make(decoder='webgpu')", "canvas")
+@pytest.mark.parametrize("kind", ["make", "make_frames"])
+def test_running_again_and_again_leaves_nothing(show, kind):
+    arguments = {"make": "decoder='webgpu'"}.get(kind, "")
+    opened, _ = show(f"from tests.e2e.scene import {kind}", f"canvas = {kind}({arguments})", "canvas")
     page, kernel = opened.page, opened.kernel
     # Of bind groups, pygfx keeps the newest 128 in a cache of its own.
     kernel.run(
@@ -535,7 +537,7 @@ def test_running_again_and_again_leaves_nothing(show):
     def left():
         # The canvas of before goes half a second after its output.
         kernel.wait_for(
-            "sum(isinstance(widget, type(canvas)) for widget in list(_instances.values())) == 1", 10
+            "sum(hasattr(widget, '_show_stats') for widget in list(_instances.values())) == 1", 10
         )
         cdp.send("HeapProfiler.collectGarbage")
         heap = cdp.send("Runtime.getHeapUsage")["usedSize"] / 1e6

@@ -17,6 +17,7 @@ import jupyter_rfb
 import numpy as np
 import pytest
 import wgpu
+from ipywidgets.widgets.widget import _instances
 from PIL import Image
 from traitlets import TraitError
 
@@ -576,3 +577,41 @@ def test_doctor_knows_it_and_nothing_is_left_of_a_closed_one(device):
         assert [reference() for reference in left] == [None, None, None]
 
     asyncio.run(main())
+
+
+def test_one_that_no_page_shows_and_nobody_has_is_gone_with_its_widgets(device):
+    async def one():
+        widget = Frames(encoder="gpu")
+        page = Page(widget)
+        page.open(40, 30)
+        widget.frame = texture_of(device, make_picture("flat", 40, 30))
+        widget.request_draw()
+        await page.wait_final()
+        assert len(_instances) > before, "this would keep it"
+        page.send(type="bye", unseen=True)
+        await asyncio.sleep(0.01)
+        return [weakref.ref(each) for each in (widget, widget._rfb_canvas, widget.frame)]
+
+    gc.collect()
+    before = len(_instances)
+    left = asyncio.run(one())
+    gc.collect()
+    assert [reference() for reference in left] == [None, None, None]
+    assert len(_instances) == before
+
+
+def test_one_in_a_variable_can_be_shown_again(device):
+    async def test(widget, page):
+        await shows(page, widget.frame)
+        page.send(type="bye", unseen=True)
+        await asyncio.sleep(0.01)
+        again = Page(widget, "b")
+        again.open()
+        await shows(again, widget.frame)
+
+    def make():
+        widget = Frames()
+        widget.frame = make_picture("gradient", 120, 90)
+        return widget
+
+    show(make, test)
