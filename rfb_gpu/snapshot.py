@@ -21,7 +21,8 @@ _MARGIN = 0.95
 def as_output(png: bytes, width: float, height: float, text: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Data and metadata for ``IPython.display.display(..., raw=True)``. ``width`` and ``height`` are CSS pixels."""
     data = {"image/png": base64.b64encode(png).decode("ascii"), "text/plain": text}
-    return data, {"image/png": {"width": round(width), "height": round(height)}}
+    # "alt" as IPython.display.Image has it.
+    return data, {"image/png": {"width": round(width), "height": round(height), "alt": text}}
 
 
 def fit_png(png: bytes, max_bytes: int) -> bytes:

@@ -127,7 +127,7 @@ def test_a_long_day(notebook, jupyterlab):
     assert "anywidget" in state
     assert len(state) < 4000
     (output,) = saved["cells"][2]["outputs"]
-    assert output["metadata"]["image/png"] == {"width": 320, "height": 240}
+    assert output["metadata"]["image/png"] == {"width": 320, "height": 240, "alt": "A <cube>"}
     assert output["data"]["text/plain"] == ["A <cube>"]
     seen = np.asarray(Image.open(io.BytesIO(base64.b64decode(output["data"]["image/png"]))))
     np.testing.assert_array_equal(seen, opened.kernel.array("pixels(canvas)"))

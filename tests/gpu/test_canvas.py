@@ -1014,7 +1014,7 @@ def test_snapshot_leaves_the_size_of_a_live_canvas_alone(run, monkeypatch):
         assert Image.open(io.BytesIO(base64.b64decode(data["image/png"]))).size == size
         assert options["raw"] is True
     assert shown[0][0]["text/plain"] == "a <cube>"
-    assert shown[0][1]["metadata"]["image/png"] == {"width": 120, "height": 90}
+    assert shown[0][1]["metadata"]["image/png"] == {"width": 120, "height": 90, "alt": "a <cube>"}
 
 
 def test_a_snapshot_larger_than_asked_for_has_fewer_pixels_of_the_same_picture():
