@@ -172,7 +172,7 @@ export class CanvasModel implements ViewOwner, RoadOwner {
     return view;
   }
 
-  /** Asks the kernel to be in control, which in a notebook is not needed: to use a view is enough. */
+  /** Asks the kernel to be in control. In a notebook it is enough to use a view. */
   askForControl(): void {
     this.#conversation.send({ type: "control" });
   }
@@ -215,6 +215,14 @@ export class CanvasModel implements ViewOwner, RoadOwner {
       if (event.type !== "resize") {
         this.#expectAnswer();
       }
+    }
+  }
+
+  /** Who gives a view another size wants the canvas to have it. */
+  onViewGrabbed(view: CanvasView): void {
+    this.#lead(view);
+    if (!this.#inControl) {
+      this.askForControl();
     }
   }
 

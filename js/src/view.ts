@@ -10,6 +10,8 @@ import { watchFingers } from "./touch";
 
 /** The side of the model that a view sees. */
 export interface ViewOwner {
+  /** The user begins to resize it. */
+  onViewGrabbed(view: CanvasView): void;
   onViewEvent(view: CanvasView, event: RenderviewEvent): void;
   onViewShown(view: CanvasView): void;
   onViewHidden(view: CanvasView): void;
@@ -80,6 +82,8 @@ export class CanvasView extends BaseRenderView {
     this.#badge.classList.add("rfb-gpu-badge");
     this.#badge.setAttribute("role", "status");
     screen.appendChild(this.#badge);
+    const corner = wrapper.querySelector(".renderview-resizer");
+    corner?.addEventListener("pointerdown", () => owner.onViewGrabbed(this));
     this.#addFullScreen(wrapper);
     this.#nameButtons(wrapper);
     this.#watchTab(wrapper);

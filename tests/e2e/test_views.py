@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
+import contextlib
+import math
 
+import numpy as np
+from PIL import Image
+
+from tests.e2e import harness
 from tests.e2e.harness import to_picture
+from tests.e2e.test_canvas import assert_shows
 from tests.e2e.widget_page import WidgetPage, as_file, closing
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
@@ -72,3 +78,53 @@ def test_the_view_used_last_decides_the_size_and_both_show_the_whole_picture(bro
         page.set("_css_width", "200px")
         tab.evaluate("() => host.addView()")
         tab.wait_for_function("() => host.sent.some(({ event }) => event?.pwidth === 200)")
+
+
+def assert_shows_whole(watching, picture):
+    """All of the picture, undistorted, in the middle of a view of another size. Looks coarsely: it stands between pixels."""
+    (height, width, _), (rows, columns, _) = (seen := watching.screenshot()).shape, picture.shape
+    factor = min(width / columns, height / rows)
+    left, top = (width - columns * factor) / 2, (height - rows * factor) / 2
+    small = round(columns / 3), round(rows / 3)
+    inside = Image.fromarray(seen).resize(small, box=(left, top, width - left, height - top))
+    assert harness.psnr(np.asarray(inside), np.asarray(Image.fromarray(picture).resize(small))) > 28
+    outside = np.ones((height, width), bool)
+    outside[math.floor(top) : math.ceil(height - top), math.floor(left) : math.ceil(width - left)] = False
+    assert (seen[outside] > 250).all()
+
+
+def test_two_views_and_a_second_tab_in_jupyterlab(show):
+    opened, first = show("canvas = make(title='cube')", "canvas")
+    page = opened.page
+    page.evaluate("() => { jupyterapp.shell.currentWidget.content.activeCellIndex = 1 }")
+    page.evaluate("() => jupyterapp.commands.execute('notebook:create-output-view')")
+    second = opened.canvas(1)
+    second.wait_final()
+    second.resize_by(60, -90)
+    second.wait_size(380, 150)
+    second.wait_final()
+    assert_shows(second, opened.kernel)
+    assert_shows_whole(first, second.screenshot())
+
+    first.drag((0.3, 0.5), (0.7, 0.6))
+    first.wait_size(320, 240)
+    first.wait_rest()
+    assert_shows(first, opened.kernel)
+    assert_shows_whole(second, first.screenshot())
+
+    opened.save()
+    with contextlib.closing(page.context.new_page()) as tab:
+        tab.goto(opened.server.page(opened.name))
+        third = harness.Canvas(tab, tab.locator("canvas.rfb-gpu-canvas"))
+        third.wait_final()
+        third.resize_by(-120, 40)
+        third.wait_size(200, 280)
+        third.wait_final()
+        assert_shows(third, opened.kernel)
+        picture = third.screenshot()
+        page.bring_to_front()
+        first.wait_size(200, 280)
+        for watching in first, second:
+            assert_shows_whole(watching, picture)
+    first.wait_size(320, 240)
+    page.evaluate("() => [...jupyterapp.shell.widgets('main')].at(-1).close()")
