@@ -7,7 +7,7 @@ does. How to use them, and who may come in, is in ``docs/server.md``; what page 
 from __future__ import annotations
 
 from ..widget import RenderCanvas
-from .app import CanvasApp
+from .app import CanvasApp, is_in_event_loop
 
 __all__ = ["CanvasApp", "asgi_app", "serve"]
 
@@ -35,7 +35,9 @@ def serve(
 ) -> None:
     """Serves a canvas on a web page until Ctrl-C, or until the canvas is closed. Prints the page's address.
 
-    To be called at the end of a script: the canvas draws and handles its events meanwhile, in this thread.
+    To be called at the end of a script: the canvas draws and handles its events meanwhile, in this thread. In a notebook, or
+    wherever an event loop runs already, it returns at once and serves in a thread of its own until the canvas is closed; the canvas
+    draws where it did before.
 
     Arguments:
         canvas: not closed.
@@ -47,10 +49,9 @@ def serve(
     Raises:
         ImportError: uvicorn is not installed.
         OSError: nothing can listen there, as when the port is taken.
-        RuntimeError: an event loop runs already, as in a notebook.
         TypeError, ValueError: see :func:`asgi_app`.
     """
-    app = CanvasApp(canvas, token)
+    app = CanvasApp(canvas, token, draws=not is_in_event_loop())
     try:
         from .run import run
     except ImportError as error:

@@ -68,9 +68,9 @@ _TRAITS = sorted(PageWidget.class_own_traits(sync=True))
 
 
 class CanvasApp:
-    """An ASGI application; see :func:`.asgi_app`."""
+    """An ASGI application; see :func:`.asgi_app`. Without ``draws``, the canvas draws in another event loop than this runs in."""
 
-    def __init__(self, canvas: RenderCanvas, token: str | None = None) -> None:
+    def __init__(self, canvas: RenderCanvas, token: str | None = None, *, draws: bool = True) -> None:
         if not isinstance(canvas, RenderCanvas):
             raise TypeError(f"a RenderCanvas can be served, not {canvas!r}")
         if not isinstance(token, str | None):
@@ -83,7 +83,8 @@ class CanvasApp:
         self._links: set[Link] = set()
         self._drawing: asyncio.Task[None] | None = None
         canvas.observe(self._on_trait, _TRAITS)
-        if is_in_event_loop():
+        self._draws = draws and canvas._rfb_live_loop is None
+        if self._draws and is_in_event_loop():
             self._keep_signals()  # made just now, the canvas's loop begins in a moment
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -99,7 +100,7 @@ class CanvasApp:
 
     def draw(self) -> None:
         """Has the canvas draw in the running event loop, unless it has a loop that runs."""
-        if self._drawing is None and self.canvas._rfb_live_loop is None:
+        if self._draws and self._drawing is None:
             self._keep_signals()
             self._drawing = asyncio.get_running_loop().create_task(self._run_loop())
 
@@ -109,7 +110,7 @@ class CanvasApp:
 
     def _keep_signals(self) -> None:
         """The canvas's loop takes Ctrl-C when it begins, and closes the canvas then. It belongs to the server, which ends."""
-        if self.canvas._rfb_live_loop is None and threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is threading.main_thread():
             handlers = {number: signal.getsignal(number) for number in SIGNALS}
             self.canvas._rc_canvas_group.get_loop().call_soon(_give_back_signals, handlers)
 

@@ -1,4 +1,4 @@
-"""Runs the application of one canvas with uvicorn, and the canvas in the same event loop."""
+"""Runs the application of one canvas with uvicorn: in a script the canvas in the same event loop, in a notebook beside it."""
 
 from __future__ import annotations
 
@@ -26,26 +26,31 @@ ALL_ADDRESSES = ("0.0.0.0", "::")
 
 def run(app: CanvasApp, host: str, port: int) -> None:
     """See :func:`.serve`."""
-    if is_in_event_loop():
-        raise RuntimeError(
-            "an event loop runs here already: in a notebook, show the canvas in a cell; else mount asgi_app(canvas) in your server"
-        )
     if app.token is None:
         app.token = secrets.token_urlsafe(TOKEN_BYTES)
-    with _listen(host, port) as listener:
-        if not _is_loopback(host):
-            print(
-                f"rfb_gpu: {host} lets other machines in, and what goes over the network is not encrypted: see docs/server.md",
-                file=sys.stderr,
-            )
-        name = socket.gethostname() if host in ALL_ADDRESSES else f"[{host}]" if ":" in host else host
-        address = f"http://{name}:{listener.getsockname()[1]}/?token={quote(app.token)}"
+    listener = _listen(host, port)
+    if not _is_loopback(host):
+        print(
+            f"rfb_gpu: {host} lets other machines in, and what goes over the network is not encrypted: see docs/server.md",
+            file=sys.stderr,
+        )
+    name = socket.gethostname() if host in ALL_ADDRESSES else f"[{host}]" if ":" in host else host
+    address = f"http://{name}:{listener.getsockname()[1]}/?token={quote(app.token)}"
+    if is_in_event_loop():
+        print(f"The canvas is at {address} until it is closed.", flush=True)
+        threading.Thread(target=_run, args=(app, listener), name="rfb_gpu server", daemon=True).start()
+    else:
         print(f"The canvas is at {address} until Ctrl-C.", flush=True)
         with _own_signals():
-            asyncio.run(_run(app, listener))
+            _run(app, listener)
 
 
-async def _run(app: CanvasApp, listener: socket.socket) -> None:
+def _run(app: CanvasApp, listener: socket.socket) -> None:
+    with listener:
+        asyncio.run(_serve(app, listener))
+
+
+async def _serve(app: CanvasApp, listener: socket.socket) -> None:
     config = uvicorn.Config(
         app,
         lifespan="off",

@@ -262,6 +262,31 @@ def host(
         open_host.close()
 
 
+@pytest.fixture
+def visit(
+    browsers: Callable[[float], Browser], request: pytest.FixtureRequest
+) -> Iterator[Callable[..., tuple[Any, harness.Canvas]]]:
+    """`visit(url, size)`: a page in a window of that size, with its canvas."""
+    contexts = []
+
+    def open_page(url: str, size: tuple[int, int] = (360, 240)) -> tuple[Any, harness.Canvas]:
+        width, height = size
+        context = browsers(1.0).new_context(viewport={"width": width, "height": height})
+        context.set_default_timeout(harness.ACTION_SECONDS * 1000)
+        contexts.append(context)
+        page: Any = context.new_page()
+        page.log = []
+        page.on("console", lambda message: page.log.append(message.text))
+        page.on("pageerror", lambda error: page.log.append(f"uncaught: {error}"))
+        page.goto(url)
+        request.node.funcargs["page"] = page
+        return page, harness.Canvas(page, page.locator("canvas.rfb-gpu-canvas"))
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]

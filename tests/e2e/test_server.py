@@ -43,29 +43,6 @@ def served(tmp_path_factory):
     server.stop()
 
 
-@pytest.fixture
-def visit(browsers, request):
-    """`visit(url, size)`: a page in a window of that size."""
-    contexts = []
-
-    def open_page(url, size=SIZE):
-        width, height = size
-        context = browsers(1.0).new_context(viewport={"width": width, "height": height})
-        context.set_default_timeout(harness.ACTION_SECONDS * 1000)
-        contexts.append(context)
-        page = context.new_page()
-        page.log = []
-        page.on("console", lambda message: page.log.append(message.text))
-        page.on("pageerror", lambda error: page.log.append(f"uncaught: {error}"))
-        page.goto(url)
-        request.node.funcargs["page"] = page
-        return page, harness.Canvas(page, page.locator("canvas.rfb-gpu-canvas"))
-
-    yield open_page
-    for context in contexts:
-        context.close()
-
-
 def whole(page):
     """What is seen of the page."""
     return harness.to_picture(page.screenshot())

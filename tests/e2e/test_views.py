@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 
 import numpy as np
 from PIL import Image
@@ -128,3 +129,29 @@ def test_two_views_and_a_second_tab_in_jupyterlab(show):
             assert_shows_whole(watching, picture)
     first.wait_size(320, 240)
     page.evaluate("() => [...jupyterapp.shell.widgets('main')].at(-1).close()")
+
+
+def test_a_canvas_of_a_notebook_in_a_tab_of_its_own(show, visit):
+    opened, canvas = show("import rfb_gpu", "canvas = make()", "canvas")
+    url = re.search(r"http\S+", opened.kernel.run("rfb_gpu.serve(canvas, port=0)")).group()
+    page, tab = visit(url, (300, 200))
+    tab.wait_final()
+    button = page.locator("button", has_text="Take control")
+    button.wait_for()
+    button.evaluate("button => { button.style.visibility = 'hidden' }")  # it covers a corner
+    assert_shows_whole(tab, canvas.screenshot())
+    button.evaluate("button => { button.style.visibility = ''; button.click() }")
+    tab.wait_size(300, 200)
+    tab.wait_final()
+    assert_shows(tab, opened.kernel)
+    canvas.wait_size(300, 200)
+    assert_shows_whole(canvas, tab.screenshot())
+
+    canvas.drag((0.3, 0.5), (0.7, 0.6))
+    canvas.wait_size(320, 240)
+    canvas.wait_rest()
+    tab.wait_size(320, 240)
+    button.wait_for()
+    assert_shows(canvas, opened.kernel)
+    opened.kernel.run("canvas.close()")
+    page.get_by_text("This canvas is closed").wait_for()

@@ -9,12 +9,15 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import numpy as np
 import pytest
 import simplejpeg
+import websockets.sync.client
 from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -431,18 +434,56 @@ def test_serve_says_what_is_wrong():
     with pytest.raises(OSError, match=r"nothing can listen on 192\.0\.2\.1, port 0"):
         rfb_gpu.serve(canvas, host="192.0.2.1", port=0)
 
-    async def inside():
-        rfb_gpu.serve(canvas)
-
-    with pytest.raises(RuntimeError, match="event loop runs here already"):
-        asyncio.run(inside())
-
 
 def test_serve_needs_uvicorn_and_says_so(monkeypatch):
     monkeypatch.delitem(sys.modules, "rfb_gpu.server.run", raising=False)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(ImportError, match=r"pip install 'rfb_gpu\[server\]'"):
         rfb_gpu.serve(make(live=True))
+
+
+@pytest.mark.parametrize("live", [False, True])
+def test_where_an_event_loop_runs_serve_returns_and_goes_on_until_the_canvas_is_closed(live, capsys):
+    """As in a notebook. The canvas draws where it did; a live one also while the loop stands still."""
+
+    def visit(url):
+        socket = url.replace("http", "ws").replace("/?", "/websocket?")
+        with websockets.sync.client.connect(socket, origin=url.split("/?")[0]) as page:
+            said = {"view": "a", "epoch": 1}
+            size = {"width": 120, "height": 90, "pwidth": 120, "pheight": 90, "ratio": 1}
+            resize = {"type": "resize", "timestamp": 0.0, **size}
+            page.send(json.dumps({"token": url.split("token=")[1]}))
+            for seq, message in enumerate(
+                [
+                    {"type": "hello", "version": 1, "dpr": 1.0, "capabilities": {}},
+                    {"type": "event", "event": resize},
+                    {"type": "visibility", "visible": True},
+                ]
+            ):
+                page.send(json.dumps({**said, "seq": seq, **message}))
+            while isinstance(page.recv(SECONDS), str):
+                pass  # until the first frame
+
+    async def run():
+        canvas = make(live=live)
+        threads = set()
+        canvas.add_event_handler(lambda event: threads.add(threading.current_thread()), "before_draw")
+        rfb_gpu.serve(canvas, port=0)
+        url = re.search(r"http\S+", capsys.readouterr().out).group()
+        if live:
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(visit, url).result()  # as while a cell runs
+        else:
+            await asyncio.to_thread(visit, url)
+        assert threads == {canvas._rfb_thread}
+        canvas.close()
+        for _ in range(100):
+            if all(thread.name != "rfb_gpu server" for thread in threading.enumerate()):
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError("the server goes on")
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
