@@ -132,6 +132,20 @@ def test_a_second_page_watches_and_takes_control(served, visit):
     button(first).wait_for(state="hidden")
 
 
+def test_the_tab_key_comes_and_leaves_and_is_seen_to(served, visit):
+    page, canvas = visit(served.url)
+    canvas.wait_final()
+    before = whole(page)
+    page.keyboard.press("Tab")
+    page.wait_for_selector(".rfb-gpu-by-tab")
+    ringed = (whole(page) != before).any(axis=2)
+    assert all(edge.all() for edge in (ringed[:2], ringed[-2:], ringed[:, :2], ringed[:, -2:]))
+    assert not ringed[3:-3, 3:-3].any()
+    page.keyboard.press("Tab")
+    page.wait_for_function("() => document.activeElement === document.body")
+    np.testing.assert_array_equal(whole(page), before)
+
+
 def test_a_wrong_token_is_refused_in_words(served, visit):
     page, _ = visit(served.url + "x")
     assert "Open the address that the server has printed" in page.inner_text("body")
