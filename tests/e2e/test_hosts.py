@@ -93,6 +93,24 @@ def test_keys_go_to_the_canvas_only(host):
     assert host.count_cells() == cells
 
 
+@pytest.mark.parametrize("open_host", [name for name in HOSTS if name != "VS Code"], indirect=True)
+def test_full_screen(host):
+    canvas, page = host.canvas("a"), host.page
+    size = canvas.size
+    host.kernel.run("keys.clear()")
+    canvas.wrapper.locator(".rfb-gpu-full-screen-button").click()
+    page.wait_for_function("() => document.fullscreenElement")
+    canvas.wait_size(*page.evaluate("[innerWidth, innerHeight]"))
+    canvas.wait_final()
+    assert_shows(canvas, host.kernel, "pixels(a)")
+    page.keyboard.press("f")
+    host.kernel.wait_for("keys == ['f']", timeout=10)
+    page.evaluate("() => document.exitFullscreen()")  # as Escape does, which is the browser's own key
+    canvas.wait_size(*size)
+    canvas.wait_final()
+    assert_shows(canvas, host.kernel, "pixels(a)")
+
+
 def test_resize(host):
     canvas = host.canvas("a")
     canvas.wait_final()
