@@ -783,7 +783,7 @@ def test_plots_move_without_loss_where_the_link_is_slow(run, codec, link):
         codecs = {message["codec"] for message, _ in page.frames[seen + 4 : seen + 12]}
         if codec == "auto" and link == THIN:
             assert codecs == {"png"}
-            while canvas._rfb_encoding:
+            while canvas._rfb_draw_requested or canvas._rfb_encoding:
                 await asyncio.sleep(0.05)
             sent = canvas._rfb_frame_id
             await page.wait(lambda: page.frames[-1][0]["id"] == sent)
