@@ -99,11 +99,11 @@ test-gpu: system-demo $(INSTALLED) $(BUNDLE)
 test-e2e: setup
 	$(PY) -m pytest tests/e2e $(PYTEST_ARGS)
 
-# One pytest run, so that its closing line, the last one printed, counts every test. Two processes: one drives browsers, the
-# other runs all the rest (tests/conftest.py).
+# One pytest run, so that its closing line, the last one printed, counts every test. Two processes, each of which takes a file
+# of tests at a time, in the order of tests/conftest.py.
 .PHONY: test
 test: setup lint test-js
-	$(PY) -m pytest --numprocesses 2 --dist loadgroup $(PYTEST_ARGS)
+	$(PY) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # The order above holds with `make -j` too.
 .NOTPARALLEL:

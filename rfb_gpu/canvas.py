@@ -214,6 +214,7 @@ class StreamingCanvas(BaseRenderCanvas):
         self._rfb_sent_draw = 0  # the newest draw whose frame was sent
         self._rfb_drawn_when = -math.inf
         self._rfb_hears_in_cells = False
+        self._rfb_is_flushing = False  # in a cell
 
         self._rfb_audiences = Audiences(self, limits)
         self._rfb_control = Control(self._rfb_audiences)
@@ -584,10 +585,7 @@ class StreamingCanvas(BaseRenderCanvas):
         deadline = self._rfb_audiences.next_deadline(self._rfb_leading, now, self._rfb_drawn_when)
         if self._rfb_live_loop is not None and deadline is not None and not self._rfb_hears_in_cells:
             deadline = min(deadline, now + UNHEARD_SECONDS)  # to see whether a cell keeps the acks
-            is_unheard = self._rfb_pulse.has_stopped(now)
-        else:
-            is_unheard = False
-        audience = self._rfb_with_room(now, is_unheard)
+        audience = self._rfb_with_room(now)
         if audience is not None and self._rfb_encoder_ready(self._rfb_settings is None):
             self._rfb_draw_now(audience)
         else:
@@ -599,12 +597,18 @@ class StreamingCanvas(BaseRenderCanvas):
         """Whom draws are made for, as long as it has room."""
         return self._rfb_audiences.leading(self._rfb_control.holder)
 
-    def _rfb_with_room(self, now: float, is_unheard: bool = False) -> Audience | None:
-        """Whom to draw for now; ``is_unheard``: while a cell keeps all acknowledgements."""
+    def _rfb_is_unheard(self, now: float) -> bool:
+        """Whether a cell keeps all acknowledgements, so that silence tells nothing."""
+        if self._rfb_hears_in_cells:
+            return False
+        return self._rfb_is_flushing if self._rfb_live_loop is None else self._rfb_pulse.has_stopped(now)
+
+    def _rfb_with_room(self, now: float) -> Audience | None:
+        """Whom to draw for now."""
         leading = self._rfb_leading
         if not self._rfb_size_is_from_page:
             return None  # a picture of one pixel helps nobody
-        if is_unheard:
+        if self._rfb_is_unheard(now):
             return leading if self._rfb_may_send_unheard(leading, now) else None
         return self._rfb_audiences.with_room(leading, now, self._rfb_drawn_when)
 
@@ -645,7 +649,8 @@ class StreamingCanvas(BaseRenderCanvas):
             now = time.perf_counter()
             for audience in self._rfb_audiences:
                 audience.sharpener.send()
-                audience.send_lost(now)
+                if not self._rfb_is_unheard(now):
+                    audience.send_lost(now)
         self._rfb_maybe_draw()
         if not self._is_closed:
             self._rfb_follow()
@@ -855,6 +860,13 @@ class StreamingCanvas(BaseRenderCanvas):
                 raise RuntimeError(
                     "flush() was called on another thread than the canvas's: call it in a cell, or make the canvas with live=True"
                 )
+        self._rfb_is_flushing = True
+        try:
+            return self._rfb_flush_in_cell(timeout)
+        finally:
+            self._rfb_is_flushing = False
+
+    def _rfb_flush_in_cell(self, timeout: float) -> bool:
         self._rfb_receive_directly()
         self._rfb_read_mail()
         for view in list(self._rfb_inboxes):
@@ -862,8 +874,7 @@ class StreamingCanvas(BaseRenderCanvas):
         self._process_events()
         self._rfb_wait_for_encoding(timeout)
         wanted = self._rfb_newest_wanted()
-        now = time.perf_counter()
-        audience = self._rfb_with_room(now, not self._rfb_hears_in_cells)
+        audience = self._rfb_with_room(time.perf_counter())
         is_ready = self._rfb_encoder_ready(self._rfb_settings is None)
         if wanted > self._rfb_draws and audience is not None and is_ready:
             self._rfb_draw_now(audience)

@@ -33,10 +33,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by their folder, and run the cheap rings first.
 
     The end-to-end ring must be the last: while Playwright's browser is open, an event loop runs in the main thread, and
-    tests that call `asyncio.run` would fail. For the same reason it has a process of its own where several run tests; most of its
-    time it waits, so the two others run beside it. Tests that measure time are marked as flaky: where others have made them late,
-    they get two more trials. Any other end-to-end test gets one, for a browser, a server and a kernel on two cores are late in
-    more ways than a test can foresee; the report tells how often that was needed.
+    tests that call `asyncio.run` would fail. Where two processes run tests, each has browsers of its own. Tests that measure time
+    are marked as flaky: where others have made them late, they get two more trials. Any other end-to-end test gets one, for a
+    browser, a server and a kernel on two cores are late in more ways than a test can foresee; the report tells how often that was
+    needed.
     """
     rings = ("unit", "gpu", "e2e")
 
@@ -47,7 +47,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if ring(item) != "unit":
             item.add_marker(ring(item))
-        item.add_marker(pytest.mark.xdist_group("e2e" if ring(item) == "e2e" else "here"))
         if ring(item) == "e2e" and item.get_closest_marker("flaky") is None:
             item.add_marker(pytest.mark.flaky(reruns=1))
     items.sort(key=lambda item: rings.index(ring(item)))
