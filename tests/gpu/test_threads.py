@@ -72,24 +72,6 @@ def posts():
         yield posts
 
 
-@pytest.fixture
-def run():
-    """Runs a test's coroutine with a canvas that is closed afterwards."""
-
-    def run(test, **options):
-        async def main():
-            canvas = RenderCanvas(size=(120, 90), **options)
-            try:
-                return await test(canvas)
-            finally:
-                canvas.close()
-                await asyncio.sleep(0.05)
-
-        return asyncio.run(main())
-
-    return run
-
-
 class ThreadScene(Scene):
     """Notes the thread of each draw by name."""
 
