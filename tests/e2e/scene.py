@@ -84,6 +84,16 @@ def pixels(canvas: RenderCanvas) -> np.ndarray:
     return np.frombuffer(data, np.uint8).reshape(height, width, 4)[..., :3]
 
 
+def looks_in(size: tuple[int, int]) -> np.ndarray:
+    """What the scene looks like in a window of that size, before anybody has turned it."""
+    canvas = make()
+    canvas._size_info.set_physical_size(*size, 1)
+    canvas.force_draw()
+    picture = pixels(canvas).copy()
+    canvas.close()
+    return picture
+
+
 def send_file(canvas: RenderCanvas, file: bytes, width: int, height: int) -> None:
     """Send a JPEG file from elsewhere to all pages, as the canvas sends its own frames."""
     frame = EncodedFrame(file, width, height, "jpeg", quality=95, subsampling="444")

@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e import harness
 from tests.e2e.firefox import find_firefox, running_firefox
-from tests.e2e.scene import make, pixels
+from tests.e2e.scene import looks_in
 
 SIZE = 360, 240
 CANVAS = "document.querySelector('canvas.rfb-gpu-canvas')"
@@ -23,7 +23,9 @@ NOTEBOOK = "[...jupyterapp.shell.widgets('main')][0]"
 @pytest.fixture(scope="module")
 def firefox(tmp_path_factory):
     if find_firefox() is None and "CI" not in os.environ:
-        pytest.skip("there is no Firefox; `make setup` installs Debian's")
+        pytest.skip(
+            "not every system has a Firefox that can be driven; `make setup` installs Debian's, and CI must have it"
+        )
     with running_firefox(tmp_path_factory.mktemp("firefox")) as running:
         yield running
 
@@ -31,12 +33,7 @@ def firefox(tmp_path_factory):
 @pytest.fixture(scope="module")
 def expected():
     """What the scene looks like in a window of `SIZE`."""
-    canvas = make()
-    canvas._size_info.set_physical_size(*SIZE, 1)
-    canvas.force_draw()
-    picture = pixels(canvas).copy()
-    canvas.close()
-    return picture
+    return looks_in(SIZE)
 
 
 @contextlib.contextmanager

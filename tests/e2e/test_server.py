@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.e2e import harness
-from tests.e2e.scene import make, pixels
+from tests.e2e.scene import looks_in
 
 TOKEN = "a token"
 SIZE = 360, 240
@@ -67,12 +67,7 @@ BRIGHT = "() => !document.querySelector('.rfb-gpu-dimmed')"
 @pytest.fixture(scope="module")
 def expected():
     """What the scene looks like in a window of `SIZE`."""
-    canvas = make()
-    canvas._size_info.set_physical_size(*SIZE, 1)
-    canvas.force_draw()
-    picture = pixels(canvas).copy()
-    canvas.close()
-    return picture
+    return looks_in(SIZE)
 
 
 def test_the_canvas_fills_its_page_and_lives_there(served, visit, expected):

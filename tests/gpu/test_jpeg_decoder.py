@@ -188,7 +188,12 @@ def object_counts():
     "rounds",
     [
         40,
-        pytest.param(400, marks=pytest.mark.skipif("RFB_GPU_SOAK" not in os.environ, reason="RFB_GPU_SOAK")),
+        pytest.param(
+            400,
+            marks=pytest.mark.skipif(
+                "RFB_GPU_SOAK" not in os.environ, reason="takes a minute; RFB_GPU_SOAK=1 runs it"
+            ),
+        ),
     ],
 )
 def test_steady_state_makes_no_gpu_objects(device, monkeypatch, rounds):

@@ -267,7 +267,7 @@ def test_a_picture_too_large_for_the_device_is_refused_with_the_cure(device, cod
     decoder.close()
 
 
-@pytest.mark.skipif("RFB_GPU_SOAK" not in os.environ, reason="RFB_GPU_SOAK")
+@pytest.mark.skipif("RFB_GPU_SOAK" not in os.environ, reason="takes a minute; RFB_GPU_SOAK=1 runs it")
 @pytest.mark.parametrize("kind", ["edges", "noise"])
 def test_a_picture_of_8k(device, codecs, kind, no_pillow):
     """Buffers of 100 and 112 MB: what every device has is 128 MiB. A quarter of a minute on a CPU."""
