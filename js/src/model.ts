@@ -128,8 +128,9 @@ export class CanvasModel implements ViewOwner, RoadOwner {
       clear: (timer) => window.clearTimeout(timer),
     });
 
-    this.#onModel("msg:custom", (content: unknown, buffers: unknown) => {
-      this.#onMessage(content, () => frameFile(content, buffers), "comm");
+    this.#onModel("msg:custom", (content: unknown, buffers: unknown, free?: () => void) => {
+      // A notebook's channel may have shown its buffers to others.
+      this.#onMessage(content, () => frameFile(content, buffers), free ?? (() => {}), "comm");
     });
     for (const [trait, apply] of Object.entries(LOOKS)) {
       this.#onModel(`change:${trait}`, () => {
@@ -351,7 +352,12 @@ export class CanvasModel implements ViewOwner, RoadOwner {
     }
   }
 
-  #onMessage(content: unknown, file: () => Uint8Array<ArrayBuffer> | null, road: RoadName): void {
+  #onMessage(
+    content: unknown,
+    file: () => Uint8Array<ArrayBuffer> | null,
+    free: () => void,
+    road: RoadName,
+  ): void {
     const message = parseKernelMessage(content);
     if (message && !this.#ended) {
       this.#onHeard();
@@ -365,7 +371,7 @@ export class CanvasModel implements ViewOwner, RoadOwner {
       case "frame":
         // The other road's are of an epoch that is over, or for pages that have no websocket.
         if (road === this.#road.name) {
-          this.#onFrame(message, file(), road);
+          this.#onFrame(message, file(), free, road);
         }
         break;
       case "lead":
@@ -469,8 +475,8 @@ export class CanvasModel implements ViewOwner, RoadOwner {
     this.#hello();
   }
 
-  onRoadMessage(content: unknown, file: Uint8Array<ArrayBuffer> | null): void {
-    this.#onMessage(content, () => file, "websocket");
+  onRoadMessage(content: unknown, file: Uint8Array<ArrayBuffer> | null, free: () => void): void {
+    this.#onMessage(content, () => file, free, "websocket");
   }
 
   onRoadLost(): void {
@@ -485,7 +491,12 @@ export class CanvasModel implements ViewOwner, RoadOwner {
 
   // ----- frames
 
-  #onFrame(header: FrameHeader, bytes: Uint8Array<ArrayBuffer> | null, road: RoadName): void {
+  #onFrame(
+    header: FrameHeader,
+    bytes: Uint8Array<ArrayBuffer> | null,
+    free: () => void,
+    road: RoadName,
+  ): void {
     if (this.#conversation.ended || this.#ended) {
       return;
     }
@@ -500,8 +511,9 @@ export class CanvasModel implements ViewOwner, RoadOwner {
       this.#setError("decode", `Frame ${header.id} came without its file.`);
       return;
     }
-    for (const older of this.#mailbox.put({ ...header, road, bytes, arrived })) {
+    for (const older of this.#mailbox.put({ ...header, road, bytes, free, arrived })) {
       this.#acks.superseded(older.id);
+      older.free();
     }
     this.#schedule();
   }
@@ -551,6 +563,7 @@ export class CanvasModel implements ViewOwner, RoadOwner {
     if (frame.part && !fits(frame.part, frame, this.#picture)) {
       // The kernel begins again with a whole picture.
       this.#acks.failed(frame.id);
+      frame.free();
       this.#schedule();
       return;
     }
@@ -581,6 +594,7 @@ export class CanvasModel implements ViewOwner, RoadOwner {
       this.#acks.failed(frame.id);
       this.#setError("decode", `Frame ${frame.id} could not be shown: ${messageOf(error)}.`);
     } finally {
+      frame.free();
       this.#decoding = false;
       this.#schedule();
     }

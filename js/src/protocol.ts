@@ -134,6 +134,8 @@ export interface RoadOffer {
 export interface Frame extends FrameHeader {
   road: RoadName;
   bytes: Uint8Array<ArrayBuffer>;
+  /** The file is not read any more. */
+  free: () => void;
   arrived: number;
 }
 

@@ -6,6 +6,7 @@
  */
 import { messageOf } from "./device";
 import type { RoadName, RoadOffer } from "./protocol";
+import { openSocket, type PageSocket } from "./socket";
 
 export const OPEN_TIMEOUT_MS = 1500;
 /** Pauses before it is tried again after a break. They are counted anew once a websocket has lived for STEADY_MS. */
@@ -74,15 +75,14 @@ export function decodeMessage(
 /** Who opens a websocket. One of the two is called, later than knock() returns, unless it is abandoned before. */
 export interface Knocker {
   /** The socket is the owner's from now on, its handlers included. */
-  onAccepted(socket: WebSocket): void;
+  onAccepted(socket: PageSocket): void;
   /** `code`: of the frame that closed the websocket; with one of ours, `problem` is the reason in it. Else 0. */
   onRefused(problem: string, code: number): void;
 }
 
 /** Opens a websocket and says the token. Gives what abandons the attempt. Throws if the page may not open one. */
 export function knock(url: string, token: string, patienceMs: number, knocker: Knocker): () => void {
-  const socket = new WebSocket(url);
-  socket.binaryType = "arraybuffer";
+  const socket = openSocket(url);
   const leave = () => {
     window.clearTimeout(timer);
     socket.onopen = socket.onmessage = socket.onclose = null;
@@ -111,7 +111,8 @@ export function knock(url: string, token: string, patienceMs: number, knocker: K
 export interface RoadOwner {
   /** From now on send() goes by the websocket. */
   onRoadOpen(): void;
-  onRoadMessage(content: unknown, file: Uint8Array<ArrayBuffer> | null): void;
+  /** `free` is to be called once nobody reads the file any more. */
+  onRoadMessage(content: unknown, file: Uint8Array<ArrayBuffer> | null, free: () => void): void;
   /** The websocket broke; send() takes nothing until it is open again. */
   onRoadLost(): void;
   /** It cannot be opened, and will not be tried again for this offer. */
@@ -124,7 +125,7 @@ export class Road {
   /** What is tried or used, and so not tried a second time when it is offered again. */
   #offer: RoadOffer | null = null;
   /** Open and accepted. */
-  #socket: WebSocket | null = null;
+  #socket: PageSocket | null = null;
   /** Gives up what is under way: an attempt, a pause or an open websocket. */
   #abandon: () => void = () => {};
   #retries = 0;
@@ -179,7 +180,7 @@ export class Road {
     }
   }
 
-  #onAccepted(offer: RoadOffer, socket: WebSocket): void {
+  #onAccepted(offer: RoadOffer, socket: PageSocket): void {
     const steady = window.setTimeout(() => {
       this.#retries = 0;
     }, STEADY_MS);
@@ -188,10 +189,10 @@ export class Road {
       socket.onmessage = socket.onclose = null;
       socket.close();
     };
-    socket.onmessage = (event) => {
-      const message = decodeMessage(event.data);
+    socket.onmessage = ({ data }) => {
+      const message = decodeMessage(data);
       if (message) {
-        this.#owner.onRoadMessage(message.content, message.file);
+        this.#owner.onRoadMessage(message.content, message.file, () => socket.release?.(data));
       }
     };
     socket.onclose = () => {

@@ -6,6 +6,7 @@
  */
 import { type AnyModel, CanvasModel } from "./model";
 import { decodeMessage, knock } from "./road";
+import type { PageSocket } from "./socket";
 
 /** Pauses before it is tried again; the last one from then on. */
 const PAUSES_MS: readonly number[] = [250, 500, 1000, 2000, 4000, 8000];
@@ -28,7 +29,7 @@ type Handler = (...args: any[]) => void;
 class ServerModel implements AnyModel {
   #state: Record<string, unknown> = { _decoder: "auto" };
   readonly #handlers = new Map<string, Set<Handler>>();
-  #socket: WebSocket | null = null;
+  #socket: PageSocket | null = null;
 
   get(name: string): unknown {
     return LOOKS[name] ?? this.#state[name];
@@ -47,11 +48,12 @@ class ServerModel implements AnyModel {
     this.#socket?.send(JSON.stringify(message));
   }
 
-  set socket(socket: WebSocket | null) {
+  set socket(socket: PageSocket | null) {
     this.#socket = socket;
   }
 
-  receive(data: unknown): void {
+  /** `free`: see RoadOwner.onRoadMessage. */
+  receive(data: unknown, free: () => void): void {
     const message = decodeMessage(data);
     const content = message?.content as { type?: unknown; state?: unknown } | null | undefined;
     if (content?.type === "state") {
@@ -62,7 +64,7 @@ class ServerModel implements AnyModel {
         }
       }
     } else if (message) {
-      this.#fire("msg:custom", content, message.file ? [message.file] : []);
+      this.#fire("msg:custom", content, message.file ? [message.file] : [], free);
     }
   }
 
@@ -104,14 +106,14 @@ export function connect(element: HTMLElement, base: string | URL = location.href
   const open = () => {
     abandon = knock(url.href, token, PATIENCE_MS, { onAccepted, onRefused });
   };
-  const onAccepted = (socket: WebSocket) => {
+  const onAccepted = (socket: PageSocket) => {
     failures = 0;
     model.socket = socket;
     abandon = () => {
       socket.onclose = socket.onmessage = null;
       socket.close();
     };
-    socket.onmessage = ({ data }) => model.receive(data);
+    socket.onmessage = ({ data }) => model.receive(data, () => socket.release?.(data));
     socket.onclose = ({ code, reason }) => {
       model.socket = null;
       onRefused(reason, code);

@@ -53,8 +53,8 @@ FOREIGN = 4403
 TOO_MUCH = 4429
 
 SECURITY = (
-    # One of the page's decoders makes pictures of blobs; data: is the icon that the page does not have.
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src blob: data:; "
+    # The page makes its worker of a blob, and one of its decoders pictures; data: is the icon that the page does not have.
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; worker-src blob:; img-src blob: data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
 REFUSAL = """<!doctype html>

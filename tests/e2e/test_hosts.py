@@ -46,6 +46,7 @@ def words(check):
 
 SOCKETS = """
 // The host's websockets, for a test to cut. The canvas's own is refused, so that all goes by the host's.
+delete globalThis.Worker
 const Real = WebSocket
 globalThis.sockets = []
 globalThis.isCut = false
@@ -235,7 +236,7 @@ def test_vscodes_policy_forbids_nothing_that_we_need(host):
     assert "over the comm" in host.kernel.value("b.describe()")
     forbidden = {what.split()[0] for what in host.violations()}
     # The websocket; one of the three ways to the browser's decoder, which race; the icons of other widgets.
-    assert forbidden <= {"connect-src", "img-src", "font-src"}
+    assert forbidden <= {"connect-src", "img-src", "font-src", "worker-src"}
 
 
 def test_the_table_names_every_host_and_check():

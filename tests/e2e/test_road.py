@@ -39,6 +39,47 @@ def test_frames_come_by_websocket_and_are_the_picture(show, decoder):
     assert badge(canvas) == ""
 
 
+FILES = """
+// The files that workers hand to the page.
+globalThis.files = []
+globalThis.Worker = class extends Worker {
+    constructor(...given) {
+        super(...given)
+        this.addEventListener('message', ({ data }) => { if (data instanceof ArrayBuffer) files.push(data) })
+    }
+}
+"""
+
+
+@pytest.mark.parametrize("decoder", ["webgpu", "browser"])
+def test_files_that_were_shown_are_no_garbage_of_the_page(page, notebook, decoder):
+    """Sixty a second are so much that browsers pause the page for it; what is detached is elsewhere."""
+    page.add_init_script(FILES)
+    opened = notebook(
+        [harness.SCENE, f"canvas = make(decoder={decoder!r}, update_mode='continuous')\ncanvas"]
+    )
+    opened.run_all()
+    canvas = opened.canvas()
+    wait_road(canvas, "websocket")
+    canvas.wait_frame(after=canvas.frame + 10)
+    opened.kernel.run("canvas.set_update_mode('ondemand')")
+    canvas.wait_final()
+    assert_shows(canvas, opened.kernel)
+    left = opened.page.evaluate("files.map(file => file.byteLength)")
+    assert len(left) > 10
+    assert not any(left)
+
+
+def test_a_page_that_may_have_no_worker_gets_frames_by_websocket(page, notebook):
+    page.add_init_script("globalThis.Worker = class { constructor() { throw new Error('forbidden') } }")
+    opened = notebook([harness.SCENE, "canvas = make(decoder='browser')\ncanvas"])
+    opened.run_all()
+    canvas = opened.canvas()
+    wait_road(canvas, "websocket")
+    canvas.wait_final()
+    assert_shows(canvas, opened.kernel)
+
+
 def test_over_the_websocket_no_frame_goes_over_the_comm(show):
     opened, canvas = show("canvas = make(decoder='browser', update_mode='continuous')", "canvas")
     wait_road(canvas, "websocket")
@@ -130,6 +171,7 @@ def test_the_port_closes_with_the_last_canvas(shared_notebook):
 def test_a_page_that_cannot_reach_the_kernel_shows_frames_and_says_so_only_if_asked(page, notebook):
     page.add_init_script(
         """
+        delete globalThis.Worker
         const Real = WebSocket
         globalThis.WebSocket = class extends Real {
             constructor(url, ...rest) {
