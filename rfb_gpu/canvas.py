@@ -15,7 +15,6 @@ There is no codec in here, and no decision about flow: see :mod:`.codecs` and :m
 from __future__ import annotations
 
 import contextvars
-import gc
 import logging
 import math
 import threading
@@ -31,42 +30,15 @@ from rendercanvas.asyncio import loop
 from rendercanvas.base import BaseCanvasGroup, BaseRenderCanvas
 from rendercanvas.core.events import valid_event_types
 
-from . import lifetime
-from ._version import __version__
 from .arguments import check_choice, check_count, check_flag, check_quality_range, check_quantity
 from .audience import Audience, Audiences, Limits, Sent
 from .codecs import CpuEncoder, EncodedFrame
 from .codecs.jpeg.bitstream import SUBSAMPLINGS
 from .context import ArrayContext, EncodingContext
 from .diagnostics import NoAdapterError, find_adapter
-from .flow import (
-    PROTOCOL_VERSION,
-    Control,
-    Inbox,
-    ProtocolError,
-    Settings,
-    parse_message,
-)
-from .flow.protocol import (
-    Ack,
-    Bye,
-    ControlRequest,
-    DecoderReport,
-    Event,
-    Hello,
-    Message,
-    Ping,
-    RoadReport,
-    Visibility,
-    again_message,
-    clean_event,
-    clean_size,
-    control_message,
-    error_message,
-    pong_message,
-    stats_message,
-    welcome_message,
-)
+from .flow import Settings
+from .flow.protocol import Ack, clean_event, clean_size, stats_message
+from .pages import Pages
 from .readback import GPUFuture
 from .roads import TRANSPORTS, Roads
 from .snapshot import as_output, fit_png
@@ -96,10 +68,6 @@ MAX_PIXELS = 64 * 2**20
 DEFAULT_QUALITY = 30, 80
 STATS_SECONDS = 0.5
 """How often the overlay's text is sent, while frames are."""
-COLLECT_SECONDS = 0.1
-MAX_INBOXES = 64
-AGAIN_SECONDS = 1.0
-"""A page that is not known is asked to say hello at most so often."""
 UNHEARD_SECONDS = 0.1
 """While a cell runs and no acknowledgement can arrive, a frame is sent at most so often..."""
 UNHEARD_BYTES_PER_SECOND = 500_000
@@ -217,20 +185,13 @@ class StreamingCanvas(BaseRenderCanvas):
         self._rfb_is_flushing = False  # in a cell
 
         self._rfb_audiences = Audiences(self, limits)
-        self._rfb_control = Control(self._rfb_audiences)
-        self._rfb_told_control: str | None = None
-        self._rfb_inboxes: dict[str, Inbox] = {}  # least recently heard first
-        self._rfb_asked_again: dict[str, float] = {}
-        self._rfb_to_greet: set[str] = set()
-        self._rfb_hosts: dict[str, str] = {}
-        self._rfb_decoders: dict[str, DecoderReport] = {}
         self._rfb_roads = Roads(transport, self._rfb_on_socket_message, self._rfb_on_socket_lost)
+        self._rfb_pages = Pages(self, self._rfb_audiences, self._rfb_roads)
         self._rfb_wakeup = Wakeup(self._rfb_call_later, self._rfb_flush)
 
         self._rfb_draw_requested = False
         self._rfb_user_draw: Callable[[], None] | None = super()._draw_frame
         self._rfb_draw_errors: set[str] = set()
-        self._rfb_badges: dict[str, str] = {}
 
         self._rfb_frame_id = 0
         self._rfb_draws = 0  # counts what was drawn, which tells newer frames from older ones
@@ -277,12 +238,7 @@ class StreamingCanvas(BaseRenderCanvas):
             encoder = f"{context.encoder.name} ({context.encoder_reason})"
         else:
             encoder = "no encoder yet"
-        pages = [
-            f"{self._rfb_hosts.get(view, 'a page')} decodes with {': '.join(filter(None, (report.name, report.method)))} "
-            f"({report.reason}; {report.adapter or 'no adapter'}), frames come {self._rfb_roads.describe(view)}"
-            for view, report in list(self._rfb_decoders.items())
-        ]
-        return f"{width}x{height}, {encoder}; {'; '.join(pages) or 'no page yet'}"
+        return f"{width}x{height}, {encoder}; {self._rfb_pages.describe()}"
 
     # ----- for subclasses: the way to pages
 
@@ -313,7 +269,7 @@ class StreamingCanvas(BaseRenderCanvas):
         if mail := self._rfb_mail.take():
             for content, link in mail:
                 for each in content if isinstance(content, list) else [content]:
-                    self._rfb_receive(each, link)
+                    self._rfb_pages.receive(each, link)
             self._rfb_flush()
 
     def _rfb_on_socket_message(self, content: Any, link: Link) -> None:
@@ -328,186 +284,9 @@ class StreamingCanvas(BaseRenderCanvas):
         if group_loop is not None and not self._is_closed:
             self._rfb_context.copy().run(group_loop.call_soon_threadsafe, self._rfb_lose, link)
 
-    def _rfb_receive(self, content: Any, link: Link | None = None) -> None:
-        try:
-            message = parse_message(content)
-        except ProtocolError as error:
-            logger.debug("message ignored: %s", error)
-            return
-        if message is None:
-            return
-        now = time.perf_counter()
-        inbox = self._rfb_inboxes.pop(message.view, None) or Inbox()
-        self._rfb_inboxes[message.view] = inbox
-        if len(self._rfb_inboxes) > MAX_INBOXES:
-            self._rfb_forget(next(iter(self._rfb_inboxes)))
-        self._rfb_handle_all(message.view, inbox, inbox.push(message, now), link)
-
-    def _rfb_expire_inbox(self, view: str) -> None:
-        inbox = self._rfb_inboxes.get(view)
-        if inbox is not None:
-            self._rfb_handle_all(view, inbox, inbox.expire(time.perf_counter()))
-            self._rfb_flush()
-
-    def _rfb_handle_all(
-        self, view: str, inbox: Inbox, messages: list[Message], link: Link | None = None
-    ) -> None:
-        for message in messages:
-            try:
-                self._rfb_handle(message, link)
-            except Exception:
-                logger.exception("a message of the page could not be handled: %s", message)
-        if inbox.deadline is not None:
-            self._rfb_call_later(inbox.deadline - time.perf_counter(), self._rfb_expire_inbox, view)
-
-    def _rfb_handle(self, message: Message, link: Link | None) -> None:
-        if self._is_closed:
-            self._rfb_handle_closed(message)
-            return
-        now = time.perf_counter()
-        audience = self._rfb_audiences.of(message.view)
-        if audience is None and not isinstance(message, (Hello, Bye)):
-            # Forgotten, or of another version: nothing of it counts until it has said hello.
-            if now - self._rfb_asked_again.get(message.view, -math.inf) >= AGAIN_SECONDS:
-                self._rfb_asked_again[message.view] = now
-                self._rfb_tell_all(again_message(message.view))
-            return
-        match message:
-            case Hello():
-                # The first of its epoch, so it was not kept waiting: it came by this link.
-                self._rfb_handle_hello(message, link)
-            case Bye():
-                self._rfb_forget(message.view)
-                if message.unseen and not self._rfb_hosts:
-                    lifetime.let_go(self._rfb_widget)
-                    # What it draws hangs together in circles, and its memory is the GPU's, of which Python knows nothing.
-                    self._rfb_call_later(COLLECT_SECONDS, _collect)
-        if audience is None:
-            return
-        audience.views.heard(message.view)
-        match message:
-            case Visibility():
-                audience.views.set_visible(message.view, message.visible)
-                if message.visible and self._rfb_last is None:
-                    self.request_draw()
-            case Ack():
-                answered = audience.views.ack(
-                    message.view,
-                    message.epoch,
-                    message.frame,
-                    now,
-                    arrivals=message.arrivals,
-                    waits=message.waits,
-                    turns=message.turns,
-                )
-                self._rfb_count_acks(message, answered)
-                audience.sharpener.acknowledged(message, answered)
-            case DecoderReport():
-                self._rfb_decoders[message.view] = message
-            case RoadReport():
-                self._rfb_roads.explain(message.view, message.reason)
-                self._rfb_complain_of_road(message.view)
-            case Event():
-                counts = self._rfb_control.admits(message.view, message.event)
-                self._rfb_follow_control()
-                if counts:
-                    self._rfb_handle_event(dict(message.event))
-            case ControlRequest():
-                self._rfb_control.ask(message.view)
-                self._rfb_follow_control()
-            case Ping():
-                self._rfb_roads.tell(message.view, pong_message(message.view), self.send)
-
-    def _rfb_handle_closed(self, message: Message) -> None:
-        """The comm outlives the canvas while pages show its last picture: with the comm, hosts take that away."""
-        if isinstance(message, Hello):
-            self._rfb_hosts[message.view] = message.host
-            self.send({"type": "closed"})
-        elif isinstance(message, Bye):
-            self._rfb_hosts.pop(message.view, None)
-            if message.unseen and not self._rfb_hosts:
-                lifetime.close(self._rfb_widget)
-
-    @property
-    def _rfb_scheduler(self) -> Any:
-        return self._BaseRenderCanvas__scheduler
-
-    def _rfb_handle_hello(self, hello: Hello, link: Link | None) -> None:
-        if hello.version != PROTOCOL_VERSION:
-            text = (
-                f"the page runs rfb_gpu {hello.frontend or 'of an unknown release'} and the kernel {__version__}, which do not "
-                "understand each other: restart the kernel and reload the page"
-            )
-            self._rfb_tell_all(error_message("version", text, hello.view))
-            return
-        if not self._rfb_audiences.hello(hello.view, hello.epoch, link):
-            return
-        audience = self._rfb_audiences.of(hello.view)
-        assert audience is not None
-        lifetime.hold(self._rfb_widget)
-        self._rfb_hosts[hello.view] = hello.host
-        self._rfb_roads.begin(hello.view, link, hello.host)
-        offer = self._rfb_roads.offer() if link is None else None
-        welcome = welcome_message(
-            hello.view, hello.epoch, __version__, audience.views.window(hello.view), offer
-        )
-        if link is None:
-            self.send(welcome)
-        else:
-            link.send(welcome)
-        self._rfb_complain_of_road(hello.view)
-        for code, text in self._rfb_badges.items():
-            self._rfb_tell_all(error_message(code, text))
-        self._rfb_control.come(hello.view, takes_by_use=self._rfb_roads.has_comm(link))
-        self._rfb_told_control = None  # the new page has not been told
-        self._rfb_follow_control()
-        # The last picture at once, so that a page that reloads never waits for a draw; but once for many hellos.
-        if hello.view not in self._rfb_to_greet:
-            self._rfb_to_greet.add(hello.view)
-            self._rfb_call_later(0, self._rfb_greet, hello.view)
-
-    def _rfb_greet(self, view: str) -> None:
-        self._rfb_to_greet.discard(view)
-        audience = self._rfb_audiences.of(view)
-        if audience is not None and not self._is_closed:
-            audience.greet(view)
-            self._rfb_flush()
-
-    def _rfb_complain_of_road(self, view: str) -> None:
-        complaint = self._rfb_roads.complaint(view)
-        if complaint is not None:
-            self._rfb_tell_all(error_message("road", complaint, view))
-
     def _rfb_lose(self, link: Link) -> None:
-        """A websocket broke. A page that lives says hello over the comm; one that is gone must hold nothing up."""
-        for view in self._rfb_roads.views_of(link):
-            self._rfb_forget(view)
-        self._rfb_audiences.lose(link)
+        self._rfb_pages.lose(link)
         self._rfb_flush()
-
-    def _rfb_forget(self, view: str) -> None:
-        self._rfb_audiences.bye(view)
-        self._rfb_control.leave(view)
-        self._rfb_follow_control()
-        self._rfb_roads.forget(view)
-        self._rfb_inboxes.pop(view, None)
-        self._rfb_asked_again.pop(view, None)
-        self._rfb_hosts.pop(view, None)
-        self._rfb_decoders.pop(view, None)
-
-    def _rfb_follow_control(self) -> None:
-        """Tells pages when another one is in control, and gives the canvas its size."""
-        holder = self._rfb_control.holder
-        if holder is None or holder == self._rfb_told_control:
-            return
-        self._rfb_told_control = holder
-        self._rfb_tell_all(control_message(holder))
-        if self._rfb_control.size is not None:
-            self._rfb_handle_event(dict(self._rfb_control.size))
-
-    def _rfb_tell_all(self, message: dict[str, Any]) -> None:
-        """Sends what is not of the flow of frames to all pages; those that it is not for ignore it."""
-        self._rfb_roads.broadcast(message, self.send)
 
     def _rfb_handle_event(self, event: dict[str, Any]) -> None:
         kind = event["type"]
@@ -539,6 +318,10 @@ class StreamingCanvas(BaseRenderCanvas):
 
     # ----- drawing
 
+    @property
+    def _rfb_scheduler(self) -> Any:
+        return self._BaseRenderCanvas__scheduler
+
     # Every draw goes through self._draw_frame, which users set with request_draw(). A property puts our guard around it.
     @property
     def _draw_frame(self) -> Callable[[], None] | None:
@@ -566,14 +349,14 @@ class StreamingCanvas(BaseRenderCanvas):
                 # Without the frames of ours and rendercanvas, which no user can do anything about.
                 error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
                 logger.error("the draw function of this canvas failed", exc_info=error)
-            self._rfb_set_badge(
+            self._rfb_pages.set_badge(
                 "draw", f"Draw function failed: {type(error).__name__}: {error}".splitlines()[0][:200]
             )
             raise _DrawCancelled from error
         finally:
             self._rfb_draw_seconds = time.perf_counter() - began
         self._rfb_meter.add("draw", began, self._rfb_draw_seconds)
-        self._rfb_set_badge("draw", "")
+        self._rfb_pages.set_badge("draw", "")
 
     def _rfb_maybe_draw(self) -> None:
         """Draws, if a draw is wanted and somebody is ready to see it."""
@@ -595,7 +378,7 @@ class StreamingCanvas(BaseRenderCanvas):
     @property
     def _rfb_leading(self) -> Audience:
         """Whom draws are made for, as long as it has room."""
-        return self._rfb_audiences.leading(self._rfb_control.holder)
+        return self._rfb_audiences.leading(self._rfb_pages.control.holder)
 
     def _rfb_is_unheard(self, now: float) -> bool:
         """Whether a cell keeps all acknowledgements, so that silence tells nothing."""
@@ -657,7 +440,7 @@ class StreamingCanvas(BaseRenderCanvas):
 
     def _rfb_follow(self) -> None:
         """Brings all who have room up to date with what was drawn for another."""
-        if self._rfb_to_greet:
+        if self._rfb_pages.is_greeting:
             return  # then they are greeted with it
         now = time.perf_counter()
         waiting = self._rfb_leading if self._rfb_draw_requested else None  # for the next draw
@@ -692,7 +475,7 @@ class StreamingCanvas(BaseRenderCanvas):
             elif draw > self._rfb_delivered:
                 self._rfb_delivered = draw
                 self._rfb_encode_failures = 0
-                self._rfb_set_badge("encode", "")
+                self._rfb_pages.set_badge("encode", "")
                 frame, last = future.result(), audience.last_lossy
                 self._rfb_meter.encoded(began, frame.timings["ready"])
                 # The same file is the same picture, and pages have it. Different ones differ within their first bytes, so this
@@ -717,7 +500,7 @@ class StreamingCanvas(BaseRenderCanvas):
     def _rfb_encoding_failed(self, error: BaseException) -> None:
         """Shows it, goes on with another encoder if there is one, and tries once more by itself."""
         logger.error("a frame could not be encoded", exc_info=error)
-        self._rfb_set_badge("encode", f"Encoding failed: {error}".splitlines()[0][:200])
+        self._rfb_pages.set_badge("encode", f"Encoding failed: {error}".splitlines()[0][:200])
         context = self._canvas_context
         fell_back = isinstance(context, EncodingContext) and context.fall_back(error)
         self._rfb_encode_failures += 1
@@ -779,14 +562,7 @@ class StreamingCanvas(BaseRenderCanvas):
         self._rfb_meter.add("send", began, now - began)
         if self._show_stats and now - self._rfb_stats_told >= STATS_SECONDS:
             self._rfb_stats_told = now
-            self._rfb_tell_all(stats_message(self.stats.overlay()))
-
-    def _rfb_set_badge(self, code: str, text: str) -> None:
-        if self._rfb_badges.get(code, "") != text:
-            self._rfb_badges[code] = text
-            if not text:
-                del self._rfb_badges[code]
-            self._rfb_tell_all(error_message(code, text))
+            self._rfb_pages.tell_all(stats_message(self.stats.overlay()))
 
     def _rfb_array_encoder(self, settings: Settings | None) -> CpuEncoder:
         codec = "png" if settings is None else "jpeg"
@@ -869,8 +645,7 @@ class StreamingCanvas(BaseRenderCanvas):
     def _rfb_flush_in_cell(self, timeout: float) -> bool:
         self._rfb_receive_directly()
         self._rfb_read_mail()
-        for view in list(self._rfb_inboxes):
-            self._rfb_expire_inbox(view)
+        self._rfb_pages.expire()
         self._process_events()
         self._rfb_wait_for_encoding(timeout)
         wanted = self._rfb_newest_wanted()
@@ -889,7 +664,7 @@ class StreamingCanvas(BaseRenderCanvas):
     def _rfb_may_send_unheard(self, leading: Audience, now: float) -> bool:
         """Whether a frame may be made while a cell keeps all acknowledgements. Silence tells nothing then: no page is given up."""
         for audience in self._rfb_audiences:
-            for view in self._rfb_hosts:
+            for view in self._rfb_pages.hosts:
                 audience.views.heard(view)
         size = len(self._rfb_last.frame) if self._rfb_last is not None else 0
         if now - self._rfb_drawn_when < max(UNHEARD_SECONDS, size / UNHEARD_BYTES_PER_SECOND):
@@ -1040,7 +815,7 @@ class StreamingCanvas(BaseRenderCanvas):
             scale=settings.scale,
             encoder=encoder,
             decoders=tuple(
-                ": ".join(filter(None, (d.name, d.method))) for d in list(self._rfb_decoders.values())
+                ": ".join(filter(None, (d.name, d.method))) for d in list(self._rfb_pages.decoders.values())
             ),
             adapter=adapter,
         )
@@ -1133,9 +908,7 @@ class StreamingCanvas(BaseRenderCanvas):
     def _rc_close(self) -> None:
         if self._is_closed:
             return
-        self.send({"type": "closed"})
-        for view in filter(self._rfb_roads.is_alone, list(self._rfb_hosts)):
-            del self._rfb_hosts[view]  # it keeps its picture without the widget
+        self._rfb_pages.close()
         self._rfb_roads.close()
         self._is_closed = True
         self._rfb_scheduler.on_cancel_draw()  # it may wait for a draw, and ends when it finds the canvas closed
@@ -1147,10 +920,6 @@ class StreamingCanvas(BaseRenderCanvas):
 
     def _rc_get_closed(self) -> bool:
         return self._is_closed
-
-
-def _collect() -> None:
-    gc.collect()
 
 
 def _complain_without_adapter() -> None:

@@ -130,5 +130,5 @@ class RenderCanvas(StreamingCanvas, PageWidget):
         if not self._is_closed:
             super()._rc_close()
             # Hosts take the last picture away with the widget.
-            if not self._rfb_hosts:
+            if not self._rfb_pages.hosts:
                 lifetime.close(self)

@@ -53,7 +53,7 @@ def test_a_canvas_in_a_variable_comes_back(show):
     draws = opened.kernel.value("canvas.draws")
     opened.set_cells(["canvas"])
     canvas.locator.wait_for(state="detached")
-    opened.kernel.wait_for("not canvas._rfb_hosts", 10)
+    opened.kernel.wait_for("not canvas._rfb_pages.hosts", 10)
     assert not opened.kernel.value("any(value is canvas for value in Out.values())")
     opened.run_cell(0)
     again = opened.canvas()
@@ -137,7 +137,7 @@ def test_a_long_day(notebook, jupyterlab):
     # The notebook is closed and opened again; its kernel goes on.
     page.evaluate("() => window.jupyterapp.commands.execute('application:close-all')")
     page.wait_for_function("() => !document.querySelector('.rfb-gpu-view')")
-    opened.kernel.wait_for("not canvas._rfb_hosts", 10)
+    opened.kernel.wait_for("not canvas._rfb_pages.hosts", 10)
     page.evaluate(f"() => window.jupyterapp.commands.execute('docmanager:open', {{ path: '{opened.name}' }})")
     opened.canvas().wait_final()
     assert_shows(opened.canvas(), opened.kernel)

@@ -80,7 +80,7 @@ def test_nobody_waits_for_a_page_with_a_thin_link(run, source, slow_is_in_contro
         await slow.wait_frames(5)
         counts = len(quick.frames), len(slow.frames)
         await slow.wait_frames(len(slow.frames) + 3)
-        assert canvas._rfb_control.holder == first.view
+        assert canvas._rfb_pages.control.holder == first.view
         assert len(quick.frames) - counts[0] > 2 * (len(slow.frames) - counts[1])
         for page in slow, quick:
             numbers = [message["id"] for message, _ in page.frames]

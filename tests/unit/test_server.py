@@ -277,7 +277,7 @@ async def test_a_page_gets_the_traits_the_picture_and_what_is_for_all(canvas, ap
     canvas.set_cursor("crosshair")
     await page.until(lambda: len(page.heard("state")) > 1)
     assert page.heard("state")[1]["state"] == {"_cursor": "crosshair"}
-    canvas._rfb_set_badge("draw", "it failed")
+    canvas._rfb_pages.set_badge("draw", "it failed")
     await page.until(lambda: page.heard("error"))
     canvas.show_stats = True
     canvas.request_draw()
@@ -300,7 +300,7 @@ async def test_a_page_of_another_version_and_one_that_was_forgotten_are_told(can
     assert other.heard("error")[0]["code"] == "version" and not other.heard("welcome")
     page = await Page(app).show()
     await page.until(lambda: page.frames)
-    canvas._rfb_forget(page.view)
+    canvas._rfb_pages.forget(page.view)
     page.say(type="visibility", visible=True)
     await page.until(lambda: page.heard("again"))
 
