@@ -51,22 +51,24 @@ globalThis.Worker = class extends Worker {
 """
 
 
-@pytest.mark.parametrize("decoder", ["webgpu", "browser"])
-def test_files_that_were_shown_are_no_garbage_of_the_page(page, notebook, decoder):
+def test_files_that_were_shown_are_no_garbage_of_the_page(page, notebook):
     """Sixty a second are so much that browsers pause the page for it; what is detached is elsewhere."""
     page.add_init_script(FILES)
-    opened = notebook(
-        [harness.SCENE, f"canvas = make(decoder={decoder!r}, update_mode='continuous')\ncanvas"]
-    )
+    cells = [
+        f"{name} = make(decoder={decoder!r}, update_mode='continuous', size=(200, 150))\n{name}"
+        for name, decoder in (("a", "webgpu"), ("b", "browser"))
+    ]
+    opened = notebook([harness.SCENE, *cells])
     opened.run_all()
-    canvas = opened.canvas()
-    wait_road(canvas, "websocket")
-    canvas.wait_frame(after=canvas.frame + 10)
-    opened.kernel.run("canvas.set_update_mode('ondemand')")
-    canvas.wait_final()
-    assert_shows(canvas, opened.kernel)
+    for canvas in (opened.canvas(0), opened.canvas(1)):
+        wait_road(canvas, "websocket")
+        canvas.wait_frame(after=canvas.frame + 10)
+    opened.kernel.run("for canvas in (a, b): canvas.set_update_mode('ondemand')")
+    for index, name in enumerate("ab"):
+        opened.canvas(index).wait_final()
+        assert_shows(opened.canvas(index), opened.kernel, f"pixels({name})")
     left = opened.page.evaluate("files.map(file => file.byteLength)")
-    assert len(left) > 10
+    assert len(left) > 20
     assert not any(left)
 
 
