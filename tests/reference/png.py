@@ -29,7 +29,7 @@ PIECE_BYTES = 32
 SUB, UP, PAETH = 1, 2, 4
 SHORTEST, LONGEST = 3, 258
 LONG_ENOUGH = 32
-ROUNDS = 2
+ROUNDS = 3
 TOKENS = 528
 
 Candidates = Sequence[tuple[int, int, int]]
@@ -128,7 +128,8 @@ class _Span:
         return found
 
     def tokens(self) -> Iterator[Token]:
-        """All of the span: each piece takes its own, as if one began with it, and then again from where those before it end."""
+        """All of the span: each piece takes its own, as if one began with it. Those that are reached from the first one, from where
+        the tokens of one end to the next, take them anew where they are reached elsewhere; the others have none."""
         starts = [
             max(start, PADDING) if self.first == 0 else start
             for start in range(self.first, self.end, PIECE_BYTES)
@@ -136,18 +137,18 @@ class _Span:
         ends = [*starts[1:], self.end]
         entries = list(starts)
         found = [self.tokens_from(start, end) for start, end in zip(starts, ends, strict=True)]
-        exits: list[int] = []
+        exits: dict[int, int] = {}
         for _ in range(ROUNDS):
-            reached = [
-                sum(tokens[-1][:2]) if tokens else entry for tokens, entry in zip(found, entries, strict=True)
-            ]
-            exits = [max(end, *reached[: i + 1]) for i, end in enumerate(ends)]
-            for i, start in enumerate(starts):
-                entry = max([start, *reached[:i]])
-                if entry != entries[i]:
-                    entries[i], found[i] = entry, self.tokens_from(entry, ends[i])
-        for i, tokens in enumerate(found):
-            yield from self._fitted(tokens, entries[i], ends[i], exits[i])
+            exits, place, moved = {}, starts[0], {}
+            while place < self.end:
+                piece = (place - self.first) // PIECE_BYTES
+                if place != entries[piece]:
+                    moved[piece] = place
+                place = exits[piece] = sum(found[piece][-1][:2])
+            for piece, entry in moved.items():
+                entries[piece], found[piece] = entry, self.tokens_from(entry, ends[piece])
+        for piece, left in exits.items():
+            yield from self._fitted(found[piece], entries[piece], ends[piece], left)
 
     def _fitted(self, tokens: list[Token], entry: int, piece_end: int, exit: int) -> Iterator[Token]:
         """A piece's tokens, and what is done where they do not end where the next piece begins."""

@@ -4,10 +4,11 @@
 // The stage declares `frame`, `rows` and on_token(token): a literal's token is its byte, that of a match of 3 to 258 bytes is 253 + its
 // length, and after it comes 512 + the number of its candidate.
 //
-// Each thread has a piece of 32 bytes. For each candidate a word of bits says which of these are the same there; so how long a match is
-// tells the first zero from its place on. What is left is to find where tokens begin. Each thread takes them one after the other as if
-// one began with its piece; where its last one ends, the next piece begins indeed. From there it does so again, which nearly always
-// gives what one thread for the whole span would find. If not, what a thread has too much is cut off, and what is missing it adds.
+// Each thread has a piece of 32 bytes. For each candidate a word of bits says which of these are the same there; so how long a match
+// is tells the first zero from its place on. What is left is to find where tokens begin. Each thread takes them one after the other
+// as if one began with its piece. Then one thread goes from where a piece's tokens end to the piece where that is, and so on: what it
+// passes over has no tokens, and a piece that it reaches elsewhere than thought finds its own anew. After some rounds this is what
+// one thread for the whole span would find, nearly always. If not, what a thread has too much is cut off, and what is missing it adds.
 
 #import png_residuals
 
@@ -20,15 +21,18 @@ const CANDIDATE_TOKEN = 512u;
 const SHORTEST_MATCH = 3u;
 const LONGEST_MATCH = 258u;
 const LONG_ENOUGH = 32u;        // to look no further
-const ROUNDS = 2u;
+const ROUNDS = 3u;
+const NOWHERE = 0xffffffffu;
 
 // Words of a row, with one left out after each eight, so that threads do not wait for each other. One row at a time.
 var<workgroup> bytes: array<u32, 1168>;
 // Which bytes of each piece are the same, by candidate; and which pieces are so as a whole.
 var<workgroup> same: array<u32, MOST_CANDIDATES * SPAN_THREADS>;
 var<workgroup> full: array<atomic<u32>, MOST_CANDIDATES * FULL_WORDS>;
-var<workgroup> exits: array<u32, SPAN_THREADS>;
-var<workgroup> farthest: array<u32, SPAN_THREADS / 8u>;
+// Where each piece's tokens end, and in the high half where the first one begins; and where it should, NOWHERE if it has none.
+var<workgroup> ends: array<u32, SPAN_THREADS>;
+var<workgroup> entries: array<u32, SPAN_THREADS>;
+var<workgroup> all_meet: u32;
 
 // All places are bytes from the span's beginning on.
 var<private> own: array<u32, 8>;        // the piece
@@ -175,25 +179,25 @@ fn find_piece_tokens() {
     tokens_end = place;
 }
 
-/// Sets `entry` and `exit` from where each thread's tokens end. Every thread of the workgroup must call it.
-fn meet(thread: u32) {
-    let end = tokens_end;
-    exits[thread] = end;
+/// Finds which pieces have tokens, and where their first ones begin: sets `entries`. Whether all began there already. Every thread of
+/// the workgroup must call it.
+fn meet(span_end: u32, thread: u32) -> bool {
+    ends[thread] = entry << 16u | tokens_end;
+    entries[thread] = NOWHERE;
     workgroupBarrier();
-    let first = thread & ~7u;
-    var before = 0u;
-    for (var i = first; i < thread; i++) {
-        before = max(before, exits[i]);
+    if (thread == 0u) {
+        var differ = 0u;
+        var place = entry;
+        while (place < span_end) {
+            let piece = place / PIECE_BYTES;
+            let found = ends[piece];
+            entries[piece] = place;
+            differ |= place ^ (found >> 16u);
+            place = found & 0xffffu;
+        }
+        all_meet = select(0u, 1u, differ == 0u);
     }
-    if ((thread & 7u) == 7u) {
-        farthest[thread >> 3u] = max(before, end);
-    }
-    workgroupBarrier();
-    for (var i = 0u; i < (thread >> 3u); i++) {
-        before = max(before, farthest[i]);
-    }
-    entry = max(piece_start, before);
-    exit = max(piece_end, max(before, end));
+    return workgroupUniformLoad(&all_meet) != 0u;
 }
 
 /// Finds the span's tokens; every thread of the workgroup must call it.
@@ -246,11 +250,20 @@ fn find_tokens(row: u32, span: u32, thread: u32) {
     entry = piece_start;
     find_piece_tokens();
     for (var round = 0u; round < ROUNDS; round++) {
-        let entry_before = entry;
-        meet(thread);
-        if (entry != entry_before) {
+        let is_found = meet(span_end, thread);
+        exit = tokens_end;
+        if (is_found) {
+            break;
+        }
+        let first_token = entries[thread];
+        if (first_token != NOWHERE && first_token != entry) {
+            entry = first_token;
             find_piece_tokens();
         }
+    }
+    if (entries[thread] == NOWHERE) {
+        tokens_end = entry;
+        exit = entry;
     }
     if (tokens_end > exit) {
         // The last one is cut off. What is too short for a match are literals.
