@@ -43,7 +43,7 @@ var<private> entry: u32;                // where the thread's first token begins
 var<private> exit: u32;                 // where that of the next one does
 var<private> tokens: u32;               // where in the piece its tokens begin
 var<private> tokens_end: u32;           // and where the last of these ends
-var<private> picks: vec2u;              // four bits for each match among them, its candidate
+var<private> picks: vec3u;              // where a match among them begins, a bit in each of its candidate's number
 
 fn spread(word: u32) -> u32 {
     return word + (word >> 3u);
@@ -158,21 +158,30 @@ fn best_match(place: u32) -> vec2u {
     return best;
 }
 
-/// Finds the piece's tokens, if the first one begins at `entry`; sets `tokens`, `tokens_end` and `picks`.
+/// Finds the piece's tokens, if the first one begins at `entry`; sets `tokens`, `tokens_end` and `picks`. From a place on where one of
+/// those begins that it has already, they stay.
 fn find_piece_tokens() {
+    let tokens_before = tokens;
+    let picks_before = picks;
     tokens = 0u;
-    picks = vec2u(0u);
-    var pick = 0u;
+    picks = vec3u(0u);
     var place = entry;
     while (place < piece_end) {
-        let literals = min(countTrailingZeros(matches >> (place % PIECE_BYTES)), piece_end - place);
-        tokens |= low_bits(i32(literals)) << (place % PIECE_BYTES);
-        place += literals;
-        if (place < piece_end) {
+        let at = place % PIECE_BYTES;
+        if (((tokens_before >> at) & 1u) != 0u) {
+            let rest = 0xffffffffu << at;
+            tokens |= tokens_before & rest;
+            picks |= picks_before & vec3u(rest);
+            return;
+        }
+        let literals = min(countTrailingZeros(matches >> at), piece_end - place);
+        if (literals > 0u) {
+            tokens |= low_bits(i32(literals)) << at;
+            place += literals;
+        } else {
             let found = best_match(place);
-            tokens |= 1u << (place % PIECE_BYTES);
-            picks[pick >> 3u] |= found.y << (4u * (pick & 7u));
-            pick++;
+            tokens |= 1u << at;
+            picks |= ((vec3u(found.y) >> vec3u(0u, 1u, 2u)) & vec3u(1u)) << vec3u(at);
             place += found.x;
         }
     }
@@ -248,6 +257,7 @@ fn find_tokens(row: u32, span: u32, thread: u32) {
     piece_start = select(min(thread * PIECE_BYTES, span_end), ROW_PADDING, first + thread == 0u);
     piece_end = min((thread + 1u) * PIECE_BYTES, span_end);
     entry = piece_start;
+    tokens = 0u;
     find_piece_tokens();
     for (var round = 0u; round < ROUNDS; round++) {
         let is_found = meet(span_end, thread);
@@ -297,15 +307,15 @@ fn on_match(length: u32, candidate: u32) {
 /// Hands the thread's tokens to on_token.
 fn each_token() {
     var place = entry;
-    var rest = picks;
     while (place < tokens_end) {
-        let after = (tokens >> (place % PIECE_BYTES)) >> 1u;
+        let at = place % PIECE_BYTES;
+        let after = (tokens >> at) >> 1u;
         let next = select(tokens_end, place + 1u + countTrailingZeros(after), after != 0u);
         if (next == place + 1u) {
             on_literal(place);
         } else {
-            on_match(next - place, rest.x & 15u);
-            rest = vec2u((rest.x >> 4u) | (rest.y << 28u), rest.y >> 4u);
+            let candidate = ((picks >> vec3u(at)) & vec3u(1u)) << vec3u(0u, 1u, 2u);
+            on_match(next - place, candidate.x | candidate.y | candidate.z);
         }
         place = next;
     }
