@@ -37,6 +37,10 @@ var<workgroup> all_meet: u32;
 // All places are bytes from the span's beginning on.
 var<private> own: array<u32, 8>;        // the piece
 var<private> matches: u32;              // where in the piece some match begins
+// Where one with each candidate does; with numbers written out, so that they are in registers.
+#unroll j 0..8
+var<private> matches_of$$j: u32;
+#end
 var<private> piece_start: u32;
 var<private> piece_end: u32;
 var<private> entry: u32;                // where the thread's first token begins
@@ -142,10 +146,12 @@ fn same_bytes(number: u32, place: u32) -> u32 {
     return last * PIECE_BYTES + countTrailingZeros(~same[number * SPAN_THREADS + last]) - place;
 }
 
-/// The match at a place: its length, or less than the shortest, and its candidate.
-fn best_match(place: u32) -> vec2u {
+/// The longest of some candidates' matches at a place: its length, or less than the shortest, and its candidate. `wanted` has a bit
+/// for each that is to be looked at.
+fn best_match_of(wanted: u32, place: u32) -> vec2u {
     var best = vec2u(0u);
-    for (var i = 0u; i < frame.candidates && best.x < LONG_ENOUGH; i++) {
+    for (var rest = wanted; rest != 0u && best.x < LONG_ENOUGH; rest &= rest - 1u) {
+        let i = countTrailingZeros(rest);
         let candidate = frame.candidate[i];
         var length = same_bytes(i, place);
         // Further on, one in the same row may do, which takes fewer bits.
@@ -156,6 +162,24 @@ fn best_match(place: u32) -> vec2u {
         }
     }
     return best;
+}
+
+/// The match at a place, of all candidates.
+fn best_match(place: u32) -> vec2u {
+    return best_match_of(low_bits(i32(frame.candidates)), place);
+}
+
+/// The match at a place in the thread's piece, where there is one.
+fn best_own_match(place: u32) -> vec2u {
+    let at = place % PIECE_BYTES;
+    var wanted = 1u;
+    if (frame.candidates > 1u) {
+        wanted = 0u;
+#unroll j 0..8
+        wanted |= ((matches_of$$j >> at) & 1u) << $j;
+#end
+    }
+    return best_match_of(wanted, place);
 }
 
 /// Finds the piece's tokens, if the first one begins at `entry`; sets `tokens`, `tokens_end` and `picks`. From a place on where one of
@@ -179,7 +203,7 @@ fn find_piece_tokens() {
             tokens |= low_bits(i32(literals)) << at;
             place += literals;
         } else {
-            let found = best_match(place);
+            let found = best_own_match(place);
             tokens |= 1u << at;
             picks |= ((vec3u(found.y) >> vec3u(0u, 1u, 2u)) & vec3u(1u)) << vec3u(at);
             place += found.x;
@@ -245,14 +269,18 @@ fn find_tokens(row: u32, span: u32, thread: u32) {
     workgroupBarrier();
 
     matches = 0u;
-    for (var i = 0u; i < frame.candidates; i++) {
-        let here = same[i * SPAN_THREADS + thread];
+#unroll j 0..8
+    matches_of$$j = 0u;
+    if ($j < frame.candidates) {
+        let here = same[$j * SPAN_THREADS + thread];
         var next = 0u;
         if (thread + 1u < SPAN_THREADS) {
-            next = same[i * SPAN_THREADS + thread + 1u];
+            next = same[$j * SPAN_THREADS + thread + 1u];
         }
-        matches |= here & ((here >> 1u) | (next << 31u)) & ((here >> 2u) | (next << 30u));
+        matches_of$$j = here & ((here >> 1u) | (next << 31u)) & ((here >> 2u) | (next << 30u));
+        matches |= matches_of$$j;
     }
+#end
     let span_end = min(SPAN_BYTES, ROW_PADDING + frame.row_bytes - first);
     piece_start = select(min(thread * PIECE_BYTES, span_end), ROW_PADDING, first + thread == 0u);
     piece_end = min((thread + 1u) * PIECE_BYTES, span_end);
