@@ -28,7 +28,6 @@ SPAN_BYTES = 4096
 PIECE_BYTES = 32
 SUB, UP, PAETH = 1, 2, 4
 SHORTEST, LONGEST = 3, 258
-LONG_ENOUGH = 32
 ROUNDS = 3
 TOKENS = 528
 
@@ -110,7 +109,7 @@ class _Span:
         """Its length, 0 for none, and its candidate."""
         best, found = 0, 0
         for i, (above, _, worth) in enumerate(self.candidates):
-            if best >= LONG_ENOUGH:
+            if best >= LONGEST:
                 break
             length = self._same[i][place - self.first]
             length = min(length, LONGEST) if above else length

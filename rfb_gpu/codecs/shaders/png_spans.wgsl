@@ -20,7 +20,6 @@ const MATCH_TOKEN = 253u;
 const CANDIDATE_TOKEN = 512u;
 const SHORTEST_MATCH = 3u;
 const LONGEST_MATCH = 258u;
-const LONG_ENOUGH = 32u;        // to look no further
 const ROUNDS = 3u;
 const NOWHERE = 0xffffffffu;
 
@@ -150,7 +149,7 @@ fn same_bytes(number: u32, place: u32) -> u32 {
 /// for each that is to be looked at.
 fn best_match_of(wanted: u32, place: u32) -> vec2u {
     var best = vec2u(0u);
-    for (var rest = wanted; rest != 0u && best.x < LONG_ENOUGH; rest &= rest - 1u) {
+    for (var rest = wanted; rest != 0u && best.x < LONGEST_MATCH; rest &= rest - 1u) {
         let i = countTrailingZeros(rest);
         let candidate = frame.candidate[i];
         var length = same_bytes(i, place);
