@@ -214,7 +214,7 @@ fn find_piece_tokens() {
 /// Finds which pieces have tokens, and where their first ones begin: sets `entries`. Whether all began there already. Every thread of
 /// the workgroup must call it.
 fn meet(span_end: u32, thread: u32) -> bool {
-    ends[thread] = entry << 16u | tokens_end;
+    ends[thread] = (entry << 16u) | tokens_end;
     entries[thread] = NOWHERE;
     workgroupBarrier();
     if (thread == 0u) {
