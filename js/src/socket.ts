@@ -40,16 +40,16 @@ onmessage = ({ data }) => {
 };
 `;
 
-/** A page's policy may forbid workers, which it tells when one is started. It is asked once. */
-let hasWorkers = typeof Worker !== "undefined";
+/** A page's policy may forbid workers, which it tells when one is started. Then none is started again. */
+let isForbidden = false;
 
 /** Opens a websocket: in a worker, or where there can be none, here. Throws if the page may not open one. */
 export function openSocket(url: string): PageSocket {
-  if (hasWorkers) {
+  if (!isForbidden && globalThis.Worker) {
     try {
       return new WorkerSocket(url);
     } catch {
-      hasWorkers = false;
+      isForbidden = true;
     }
   }
   return openHere(url);
@@ -68,6 +68,7 @@ class WorkerSocket implements PageSocket {
   readonly #worker: Worker;
   /** In the worker's place, where there can be none. */
   #here: WebSocket | null = null;
+  #isClosed = false;
 
   constructor(url: string) {
     const script = URL.createObjectURL(new Blob([SCRIPT], { type: "text/javascript" }));
@@ -86,6 +87,7 @@ class WorkerSocket implements PageSocket {
   }
 
   close(): void {
+    this.#isClosed = true;
     this.#here ? this.#here.close() : this.#worker.postMessage(null);
   }
 
@@ -97,6 +99,7 @@ class WorkerSocket implements PageSocket {
 
   #onMessage(event: MessageEvent): void {
     const { data } = event;
+    this.#worker.onerror = null; // there can be one
     if (typeof data === "string" || data instanceof ArrayBuffer) {
       this.onmessage?.(event);
     } else if (data.open) {
@@ -108,8 +111,11 @@ class WorkerSocket implements PageSocket {
   }
 
   #moveHere(url: string): void {
-    hasWorkers = false;
+    isForbidden = true;
     this.#worker.terminate();
+    if (this.#isClosed) {
+      return;
+    }
     try {
       this.#here = openHere(url);
     } catch (error) {

@@ -555,8 +555,9 @@ def test_running_again_and_again_leaves_nothing(show, kind):
         if number % 10 == 0 or number == ROUNDS:
             print(f"after {number} rounds: RSS {resident:.1f} MB, heap {heap:.2f} MB")
     (before, *_), (after, *_) = history[0], history[-1]
-    # Not equal: what other tests left may be in the first, and a canvas whose frames overlapped has a buffer more than another.
-    assert after.pop("Buffer") - before.pop("Buffer") < max(ROUNDS / 2, 2)
+    # A ring's second slot has its staging buffer once two frames overlap: a canvas may have one more than another.
+    assert after.pop("Buffer") <= before.pop("Buffer") + 1
+    # Not equal: what other tests left may be in the first.
     assert all(after[name] <= before[name] for name in after), (before, after)
     # Later: code is compiled in the first rounds. Of any widget, JupyterLab leaves some 40 kB a round.
     (_, *sizes_before), (_, *sizes_after) = history[len(history) // 3], history[-1]
