@@ -313,6 +313,11 @@ class Audiences:
         if audience.link is not None and not len(audience.views):
             self.lose(audience.link)
 
+    def written(self, frame: int, link: Link) -> None:
+        """A frame was handed to a websocket."""
+        if (audience := self._by_link.get(link)) is not None:
+            audience.views.written(frame)
+
     def lose(self, link: Link) -> None:
         """A websocket is gone, or its page."""
         if (audience := self._by_link.pop(link, None)) is not None:

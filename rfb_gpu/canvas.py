@@ -21,6 +21,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -185,7 +186,9 @@ class StreamingCanvas(BaseRenderCanvas):
         self._rfb_is_flushing = False  # in a cell
 
         self._rfb_audiences = Audiences(self, limits)
-        self._rfb_roads = Roads(transport, self._rfb_on_socket_message, self._rfb_on_socket_lost)
+        self._rfb_roads = Roads(
+            transport, self._rfb_on_socket_message, self._rfb_on_socket_lost, self._rfb_on_socket_written
+        )
         self._rfb_pages = Pages(self, self._rfb_audiences, self._rfb_roads)
         self._rfb_wakeup = Wakeup(self._rfb_call_later, self._rfb_flush)
 
@@ -257,7 +260,7 @@ class StreamingCanvas(BaseRenderCanvas):
     def _rfb_on_message(self, _widget: object, content: Any, _buffers: object) -> None:
         """Called on whichever thread the kernel likes. Hands over, does nothing else."""
         self._rfb_hears_in_cells = threading.current_thread() is not self._rfb_maker
-        self._rfb_mail.put((content, None))
+        self._rfb_mail.put(partial(self._rfb_receive, content, None))
 
     def _rfb_wake(self) -> None:
         group_loop = self._rc_canvas_group.get_loop()
@@ -267,16 +270,26 @@ class StreamingCanvas(BaseRenderCanvas):
     def _rfb_read_mail(self) -> None:
         """Handles all messages that have arrived, and only then draws: the draw shows the newest of many moves."""
         if mail := self._rfb_mail.take():
-            for content, link in mail:
-                for each in content if isinstance(content, list) else [content]:
-                    self._rfb_pages.receive(each, link)
+            for handle in mail:
+                handle()
             self._rfb_flush()
+
+    def _rfb_receive(self, content: Any, link: Link | None) -> None:
+        for each in content if isinstance(content, list) else [content]:
+            self._rfb_pages.receive(each, link)
 
     def _rfb_on_socket_message(self, content: Any, link: Link) -> None:
         """Called on the websocket server's thread. What handlers print belongs to the canvas's cell."""
         if not self._is_closed:
             self._rfb_hears_in_cells = True
-            self._rfb_context.copy().run(self._rfb_mail.put, (content, link))
+            self._rfb_context.copy().run(self._rfb_mail.put, partial(self._rfb_receive, content, link))
+
+    def _rfb_on_socket_written(self, frame: int, link: Link) -> None:
+        """Called on the websocket server's thread."""
+        if not self._is_closed:
+            self._rfb_context.copy().run(
+                self._rfb_mail.put, partial(self._rfb_audiences.written, frame, link)
+            )
 
     def _rfb_on_socket_lost(self, link: Link) -> None:
         """Called on the websocket server's thread."""

@@ -11,6 +11,7 @@ import base64
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from .lifetime import weakly
@@ -39,6 +40,7 @@ class Roads:
     Arguments:
         transport: "auto", "comm" (nothing listens), or "websocket" (as auto, but pages complain where it cannot be had).
         on_message, on_lost: methods, see :func:`.transport.open_road`; their object is not kept alive.
+        on_written: likewise, called with a frame's number and a link when the frame was handed to the link's socket.
     """
 
     def __init__(
@@ -46,9 +48,11 @@ class Roads:
         transport: str,
         on_message: Callable[[Any, Link], None],
         on_lost: Callable[[Link], None],
+        on_written: Callable[[int, Link], None],
     ) -> None:
         self._transport = transport
         self._callbacks = weakly(on_message), weakly(on_lost)
+        self._on_written = weakly(on_written)
         self._road: Road | None = None
         self._failure = "asked for" if transport == "comm" else ""  # why there is none
         self._pages: dict[str, _Page] = {}
@@ -144,7 +148,7 @@ class Roads:
     ) -> None:
         """Sends a frame by a websocket, or over the comm to all pages there."""
         if link is not None:
-            link.send_frame(message, file)
+            link.send_frame(message, file, partial(self._on_written, message["id"], link))
         elif any(page.link is None and page.host == "VS Code" for page in self._pages.values()):
             # It makes a list of numbers of a buffer; a text is four to seven times faster there.
             comm({**message, "data": base64.b64encode(file).decode("ascii")})

@@ -24,7 +24,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -122,13 +122,18 @@ class Socket(Protocol):
         """Breaks the connection, whatever still waits in it."""
 
 
+class _Frame(NamedTuple):
+    pieces: Sequence[bytes | memoryview]
+    on_written: Callable[[], object] | None
+
+
 class Link:
     """One page's websocket, after its token was accepted."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, websocket: Socket) -> None:
         self._loop = loop
         self._socket = websocket
-        self._outbox: deque[str | Sequence[bytes | memoryview]] = deque()
+        self._outbox: deque[str | _Frame] = deque()
         self._wake = asyncio.Event()
         self._is_closing = False
         self._writer = loop.create_task(self._write())
@@ -139,12 +144,20 @@ class Link:
         """Sends a message as text. Returns at once; a page that is gone gets nothing."""
         _call(self._loop, self._put, json.dumps(message))
 
-    def send_frame(self, message: Mapping[str, Any], file: bytes | memoryview) -> None:
+    def send_frame(
+        self,
+        message: Mapping[str, Any],
+        file: bytes | memoryview,
+        on_written: Callable[[], object] | None = None,
+    ) -> None:
         """Sends a frame and its file. Returns at once.
 
         A frame that has not begun when the next one comes is never sent: a stalled socket holds one begun and one waiting.
+
+        Arguments:
+            on_written: called on the server's thread when the whole frame was handed to the system, or its page was gone.
         """
-        _call(self._loop, self._put, frame_pieces(message, file))
+        _call(self._loop, self._put, _Frame(frame_pieces(message, file), on_written))
 
     def drop(self) -> None:
         """Breaks the connection without a word, as a network does."""
@@ -160,7 +173,7 @@ class Link:
         """The connection is closed, by whomever: nothing more is sent."""
         self._writer.cancel()
 
-    def _put(self, item: str | Sequence[bytes | memoryview]) -> None:
+    def _put(self, item: str | _Frame) -> None:
         if not isinstance(item, str):
             self._outbox = deque(waiting for waiting in self._outbox if isinstance(waiting, str))
         elif len(self._outbox) >= WAITING_MAX:
@@ -172,7 +185,13 @@ class Link:
     async def _write(self) -> None:
         while True:
             while self._outbox:
-                await self._socket.send(self._outbox.popleft())
+                item = self._outbox.popleft()
+                if isinstance(item, str):
+                    await self._socket.send(item)
+                    continue
+                await self._socket.send(item.pieces)
+                if item.on_written is not None:
+                    item.on_written()
             if self._is_closing:
                 await self._socket.close()
                 return
@@ -334,6 +353,7 @@ class _Server:
             self._handle,
             sock=self._socket,
             compression=None,
+            write_limit=0,  # what was sent is with the system, all of it
             max_size=MESSAGE_MAX_BYTES,
             process_request=self._look_at,
             open_timeout=TOKEN_SECONDS,

@@ -167,6 +167,11 @@ class Views:
                 v.window.sent(frame, now, began)
                 v.link.sent(frame, size, now, lead=name in leads)
 
+    def written(self, frame: int) -> None:
+        """A frame needs this process no more: the system has it."""
+        for v in self._views.values():
+            v.window.written(frame)
+
     def ack(
         self,
         view: str,

@@ -36,7 +36,8 @@ RATES, MAKINGS = 8, 15
 MAKING_SHARE, LET_SEND_SHARE = 1.0, 1.25
 """Of a turn: what makes frames in so much time has the time to let one be sent before the next draw; it is waited for so long."""
 HAND_OVER_SHARE = 0.1
-"""Of a turn. So long another thread writes a frame to its socket; a draw that began sooner would keep the interpreter from it."""
+"""Of a turn. So long, at most, a draw waits for another thread to write the frame before to its socket: a draw that begins sooner
+keeps the interpreter from that thread."""
 SHORTEST_TURN, LONGEST_TURN = 0.001, 0.5
 """Seconds. Some pages' clocks have coarse steps, in which a turn may take no time. Slower than the longest, draws are not held
 back, or a page that recovers would be noticed late."""
@@ -81,6 +82,7 @@ class FrameWindow:
         self._wait = self._deviation = 0.0
         self._shift = 0.0  # of the next draw
         self._drawn = self._handed_over = -math.inf
+        self._hears_of_written = False
         self._trip: tuple[float, float] | None = None  # when, seconds
         # Ends with the answer to this frame; the quickest trip since it began.
         self._probe: tuple[int, float] | None = None
@@ -101,7 +103,7 @@ class FrameWindow:
         if coming:
             return max(self._next_draw, self._drawn + LET_SEND_SHARE * turn)
         hand_over = HAND_OVER_SHARE * turn
-        if self._making + hand_over > turn:
+        if not self._hears_of_written and self._making + hand_over > turn:
             return self._next_draw
         return max(self._next_draw, self._handed_over + hand_over)
 
@@ -127,7 +129,13 @@ class FrameWindow:
             self._makings.append(now - began)
             self._making = median(self._makings)
         self._last = frame
-        self._handed_over = now
+        self._handed_over = now  # at the latest a little later, see earliest_draw()
+
+    def written(self, frame: int) -> None:
+        """A frame was handed over, all of it."""
+        self._hears_of_written = True
+        if frame == self._last:
+            self._handed_over = -math.inf
 
     def ack(
         self, frame: int, now: float, waits: Iterable[float] = (), turns: Iterable[float | None] = ()

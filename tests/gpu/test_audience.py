@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rfb_gpu import JpegEncoder, PngEncoder
+from rfb_gpu.flow.window import FrameWindow
 from tests.gpu.test_canvas import Page, Scene, assembled, noise, picture, texture_pixels
 
 THIN = 30e3, 0.03
@@ -25,8 +26,9 @@ class Socket:
     def send(self, message):
         self._page.receive(message, None)
 
-    def send_frame(self, message, file):
+    def send_frame(self, message, file, on_written):
         self._page.receive(message, [file])
+        on_written()
 
     def close(self):
         pass
@@ -88,6 +90,25 @@ def test_nobody_waits_for_a_page_with_a_thin_link(run, source, slow_is_in_contro
 
     encoder = "auto" if source == "arrays" else source
     run(test, update_mode="continuous", max_fps=60, quality=80, encoder=encoder)
+
+
+def test_the_next_draw_hears_when_a_frame_is_with_the_system(run, monkeypatch):
+    heard = []
+    monkeypatch.setattr(FrameWindow, "written", lambda window, frame: heard.append((window, frame)))
+
+    async def test(canvas):
+        noise(Scene(canvas))
+        pages = [SocketPage(canvas, "a"), SocketPage(canvas, "b"), Page(canvas, "by comm")]
+        for page in pages:
+            page.open(200, 150)
+            await page.wait_final()
+        for page in pages[:2]:
+            window = canvas._rfb_audiences.of(page.view).views._views[page.view].window
+            numbers = [message["id"] for message, _ in page.frames]
+            assert [frame for of, frame in heard if of is window] == numbers
+        assert len({id(window) for window, _ in heard}) == 2
+
+    run(test)
 
 
 @pytest.mark.parametrize("source", ["gpu", "arrays"])

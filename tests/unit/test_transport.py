@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 import time
+from functools import partial
 
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -258,13 +259,32 @@ def test_a_stalled_page_holds_one_frame_that_has_begun_and_the_newest(canvas):
     assert time.monotonic() - began < 2, "the sender was never held up"
     link.send({"type": "error"})
     wait_until(lambda: len(link._outbox) == 2)
-    assert [type(item) for item in link._outbox] == [list, str]
+    assert [isinstance(item, str) for item in link._outbox] == [False, True]
     data = client.recv(SECONDS)
     assert b'"id":0}' in data[:40]
     assert b'"id":49}' in client.recv(SECONDS)[:40], "the newest, none between"
     assert json.loads(client.recv(SECONDS)) == {"type": "error"}
     link.send_frame({"id": -1}, b"")
     assert read_frames(client) == [-1]
+
+
+def test_who_sends_a_frame_hears_when_the_system_has_it(canvas):
+    """All of it, however much the library would keep back; of a frame that was never sent, nothing."""
+    client, link = canvas.page(max_queue=1)
+    stream, written = link._socket._connection.transport, queue.Queue()
+    for number in range(4):
+        link.send_frame({"id": number}, bytes(32 * 2**20), partial(written.put, number))
+        if number == 0:
+            wait_until(stream.get_write_buffer_size)  # it has begun
+    time.sleep(0.1)
+    assert written.empty(), "the page has read nothing, and the sockets hold less"
+    for _ in range(2):
+        client.recv(SECONDS)
+    assert [written.get(timeout=SECONDS) for _ in range(2)] == [0, 3]
+    assert stream.get_write_buffer_limits() == (0, 0), "writers wait while a byte is left"
+    client.close()
+    canvas.lost.get(timeout=SECONDS)
+    assert written.empty()
 
 
 def test_a_stalled_page_that_is_told_too_much_is_given_up(canvas):
@@ -341,41 +361,48 @@ def test_it_listens_on_one_loopback_address_only(canvas):
 
 
 class Listener:
+    def __init__(self):
+        self.written = []
+
     def on_message(self, content, link):
         pass
 
     def on_lost(self, link):
         pass
 
+    def on_written(self, frame, link):
+        self.written.append((frame, link))
+
 
 def make_roads(transport="auto"):
     listener = Listener()
-    return Roads(transport, listener.on_message, listener.on_lost), listener
+    return Roads(transport, listener.on_message, listener.on_lost, listener.on_written), listener
 
 
 class FakeLink:
     def __init__(self):
         self.frames, self.messages = [], []
 
-    def send_frame(self, message, file):
+    def send_frame(self, message, file, on_written):
         self.frames.append((message, file))
+        on_written()
 
     def send(self, message):
         self.messages.append(message)
 
 
 def test_a_frame_goes_by_a_websocket_or_once_over_the_comm():
-    roads, _ = make_roads()
+    roads, listener = make_roads()
     comm, link = [], FakeLink()
     roads.begin("a", None, "JupyterLab")
     roads.begin("b", None, "JupyterLab")
     roads.begin("c", link, "JupyterLab")
-    message, file = {"type": "frame"}, b"file"
+    message, file = {"type": "frame", "id": 7}, b"file"
     roads.send(message, file, None, lambda *sent: comm.append(sent))
     assert comm == [(message, [file])]
     assert link.frames == []
     roads.send(message, file, link, lambda *sent: comm.append(sent))
-    assert (len(comm), link.frames) == (1, [(message, file)])
+    assert (len(comm), link.frames, listener.written) == (1, [(message, file)], [(7, link)])
     assert roads.views_of(link) == ["c"]
 
 
