@@ -35,9 +35,9 @@ RATES, MAKINGS = 8, 15
 """Of so many rates the highest counts, of so many times from a draw to the sending of its frame the median."""
 MAKING_SHARE, LET_SEND_SHARE = 1.0, 1.25
 """Of a turn: what makes frames in so much time has the time to let one be sent before the next draw; it is waited for so long."""
-HAND_OVER_SHARE = 0.1
-"""Of a turn. So long, at most, a draw waits for another thread to write the frame before to its socket: a draw that begins sooner
-keeps the interpreter from that thread."""
+HAND_OVER_SHARE, WRITE_SHARE = 0.1, 0.25
+"""Of a turn. So long a draw waits for another thread to write the frame before to its socket, since it would keep the interpreter
+from that thread. The latter is where the thread tells when it has written, and hardly ever reached."""
 SHORTEST_TURN, LONGEST_TURN = 0.001, 0.5
 """Seconds. Some pages' clocks have coarse steps, in which a turn may take no time. Slower than the longest, draws are not held
 back, or a page that recovers would be noticed late."""
@@ -102,8 +102,10 @@ class FrameWindow:
             return self._next_draw
         if coming:
             return max(self._next_draw, self._drawn + LET_SEND_SHARE * turn)
+        if self._hears_of_written:
+            return max(self._next_draw, self._handed_over + WRITE_SHARE * turn)
         hand_over = HAND_OVER_SHARE * turn
-        if not self._hears_of_written and self._making + hand_over > turn:
+        if self._making + hand_over > turn:
             return self._next_draw
         return max(self._next_draw, self._handed_over + hand_over)
 
@@ -129,7 +131,7 @@ class FrameWindow:
             self._makings.append(now - began)
             self._making = median(self._makings)
         self._last = frame
-        self._handed_over = now  # at the latest a little later, see earliest_draw()
+        self._handed_over = now
 
     def written(self, frame: int) -> None:
         """A frame was handed over, all of it."""

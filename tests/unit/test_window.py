@@ -58,6 +58,7 @@ class Simulation:
         self.shown = self.dropped = 0
         self.waits, self.turns = [], []
         self.draws, self.log, self.sizes = [], [], []
+        self.wakeup = math.inf
         self.at(0.0, self.may_draw)
 
     def off(self, seconds):
@@ -78,13 +79,19 @@ class Simulation:
         self.now = until
         return self
 
+    def wakes_up(self):
+        self.wakeup = math.inf
+        self.may_draw()
+
     def may_draw(self):
         if len(self.began) + self.coming >= self.window.size:
             return
         earliest = max(self.kernel_free, self.window.earliest_draw(self.coming))
         if self.now < earliest:
             late = self.off(self.timer) if self.timer and earliest > self.kernel_free else 0.0
-            self.at(earliest + late, self.may_draw)
+            if earliest + late < self.wakeup:
+                self.wakeup = earliest + late
+                self.at(self.wakeup, self.wakes_up)
             return
         self.window.drawn(self.now)
         self.draws.append(self.now)
