@@ -127,7 +127,7 @@ class RemoteFrameBuffer(PageWidget, jupyter_rfb.RemoteFrameBuffer):
         self._rfb_canvas.reset_stats()
 
     def close(self, *args: Any, **kwargs: Any) -> None:
-        """See ``jupyter_rfb.RemoteFrameBuffer.close``; pages keep the last picture."""
+        """See ``jupyter_rfb.RemoteFrameBuffer.close``: the widget leaves notebooks."""
         if hasattr(self, "_output_context"):  # else __init__ has failed, and this is called by __del__
             self._rfb_canvas.close()
             super().close(*args, **kwargs)
