@@ -18,6 +18,12 @@ if find_bundle() is None:
     )
 
 
+# As in js/src/host.ts, which does this for files that a page saves.
+SAVED_MODULE = (
+    'export default { render: ({ el }) => { el.textContent = "Run this cell to see the canvas." } }'
+)
+
+
 class PageWidget(anywidget.AnyWidget):
     """A widget that our page code shows."""
 
@@ -38,6 +44,16 @@ class PageWidget(anywidget.AnyWidget):
     _show_stats = Bool(False).tag(sync=True)
     _capture_wheel = Bool(False).tag(sync=True)
     _max_pixel_ratio = Float(0.0).tag(sync=True)  # 0: none
+
+    def open(self) -> None:
+        """See ``ipywidgets.Widget.open``. Keeps the front end out of notebooks that a program without a page executes and saves."""
+        is_new = self.comm is None
+        super().open()
+        if is_new and type(self.comm).__module__.startswith("ipykernel."):
+            # nbclient takes the state in any message for the widget's. Pages take that of updates alone, and know no message of
+            # this type: to them this is nothing.
+            state = {"_esm": SAVED_MODULE, "_css": ""}
+            self.comm.send({"method": "custom", "content": {"type": "saved"}, "state": state})
 
 
 class RenderCanvas(StreamingCanvas, PageWidget):
