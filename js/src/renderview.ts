@@ -23,6 +23,8 @@ export interface RenderView {
   setTitle(title: string): void;
   setCursor(cursor: string): void;
   onEvent(event: RenderviewEvent): void;
+  /** Milliseconds that moves and turns of the wheel wait for more of them; 0: none. */
+  setThrottle(throttle: number): void;
 }
 
 export const BaseRenderView = Reflect.get(window, "BaseRenderView") as new (

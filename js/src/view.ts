@@ -6,6 +6,7 @@ import type { Picture, Presenter } from "./presenter";
 import type { RenderviewEvent } from "./protocol";
 import { BaseRenderView } from "./renderview";
 import { StatsOverlay } from "./stats";
+import { Throttle } from "./throttle";
 import { watchFingers } from "./touch";
 
 /** The side of the model that a view sees. */
@@ -58,6 +59,12 @@ export class CanvasView extends BaseRenderView {
   #drawnBy: Presenter | null = null;
   #picture: Picture | null = null;
   #closedBy: "nobody" | "user" | "owner" = "nobody";
+  readonly #throttle = new Throttle((event) => {
+    // The last may be due shortly after the view was closed.
+    if (this.#closedBy === "nobody") {
+      this.#owner.onViewEvent(this, event);
+    }
+  });
   /** Takes off the listeners that are not on elements of its own. */
   readonly #closed = new AbortController();
   #ratioQuery: MediaQueryList | null = null;
@@ -75,6 +82,7 @@ export class CanvasView extends BaseRenderView {
     const screen = document.createElement("div");
     screen.classList.add("rfb-gpu-view");
     super(screen, wrapper);
+    this.setThrottle(0);
 
     this.#owner = owner;
     this.#container = container;
@@ -228,10 +236,7 @@ export class CanvasView extends BaseRenderView {
         this.#owner.onViewEvent(this, this.resize);
         break;
       default:
-        // The base class still fires throttled moves shortly after it was closed.
-        if (this.#closedBy === "nobody") {
-          this.#owner.onViewEvent(this, event);
-        }
+        this.#throttle.take(event);
     }
   }
 

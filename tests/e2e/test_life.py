@@ -241,6 +241,22 @@ def test_it_is_printed(shown):
     assert shown.page.locator("canvas").count() == 1
 
 
+def test_a_drag_has_its_last_move_before_its_end(shown):
+    box, mouse = shown.canvas().locator.bounding_box(), shown.page.mouse
+    mouse.move(box["x"] + 50, box["y"] + 50)
+    shown.page.wait_for_timeout(60)
+    events(shown)
+    mouse.down()
+    mouse.move(box["x"] + 70, box["y"] + 60)
+    shown.page.wait_for_timeout(60)
+    mouse.move(box["x"] + 90, box["y"] + 70)
+    mouse.up()  # at once, as when something is thrown
+    seen = events(shown, "pointer_down", "pointer_move", "pointer_up")
+    assert [seen[0]["type"], seen[-1]["type"]] == ["pointer_down", "pointer_up"]
+    assert {event["type"] for event in seen[1:-1]} == {"pointer_move"}
+    assert (seen[-2]["x"], seen[-2]["y"], seen[-2]["buttons"]) == (90, 70, [1])
+
+
 def test_two_fingers_turn_the_wheel(shown):
     canvas = shown.canvas()
     box = canvas.locator.bounding_box()
