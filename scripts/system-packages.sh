@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian/Ubuntu packages that pip cannot bring: a Vulkan driver (any, a CPU one will do) for the demo, and
-# Chromium, Firefox, a font, pngcheck and an OpenGL that needs no display besides for the tests. Does nothing when all is there. As root it installs them; otherwise it
-# prints the command and fails only if the work cannot go on without.
+# Chromium, Firefox, a font, pngcheck, an X server without a screen and OpenGL by EGL besides for the tests. Does nothing when all is
+# there. As root it installs them; otherwise it prints the command and fails only if the work cannot go on without.
 #
 # usage: scripts/system-packages.sh demo|test
 set -euo pipefail
@@ -39,6 +39,8 @@ if [[ $purpose == test ]]; then
     [[ $(uname) != Linux || -d /usr/share/fonts/truetype/dejavu ]] || wished+=(fonts-dejavu-core)
     command -v pngcheck >/dev/null || wished+=(pngcheck)
     command -v firefox-esr >/dev/null || command -v firefox >/dev/null || wished+=(firefox-esr)
+    # A display of its own for a browser, and its keys.
+    [[ $(uname) != Linux ]] || { command -v Xvfb && command -v xdotool; } >/dev/null || wished+=(xvfb xdotool)
     # Mesa's OpenGL by EGL, for vispy, which looks for these two libraries.
     for library in libEGL.so.1 libGL.so.1; do
         [[ $(uname) != Linux ]] || compgen -G "/usr/lib*/$library" >/dev/null || compgen -G "/usr/lib/*/$library" >/dev/null ||
