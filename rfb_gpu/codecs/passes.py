@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import wgpu
 
-from . import native
+from .. import native
 
 __all__ = ["Copy", "Profiler", "Stage", "submit"]
 

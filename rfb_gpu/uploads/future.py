@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import wgpu
 from numpy.typing import NDArray
 
+from ..native import TextureCopy
 from .staging import Part, StagingBuffer
 from .workers import changed
 
@@ -94,16 +95,11 @@ class UploadFuture(Future[None]):
             yield from arrived.wait().__await__()
         return super().result()
 
-    def _record(self, commands: Any, texture: wgpu.GPUTexture) -> None:
-        """The copy from its staging buffer."""
+    def _lend(self, texture: wgpu.GPUTexture) -> TextureCopy:
+        """The copy from its staging buffer, to be submitted next."""
         assert self._staging is not None
-        part = self._part
-        source = {
-            "buffer": self._staging.lend(),
-            "bytes_per_row": part.bytes_per_row(self._stream._texel),
-            "rows_per_image": part.size[1],
-        }
-        commands.copy_buffer_to_texture(source, {"texture": texture, "origin": part.origin}, part.size)
+        bytes_per_row = self._part.bytes_per_row(self._stream._texel)
+        return TextureCopy(self._staging.lend(), bytes_per_row, texture, *self._part)
 
     def _copy(self) -> None:
         """Runs on a worker thread; or in put(), for an array that may change when that returns."""

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import wgpu
 
+from .. import native
+from ..native import TextureCopy
 from .workers import changed, recording
 
 if TYPE_CHECKING:
@@ -87,23 +89,37 @@ def _record(
 ) -> dict[TextureStream, Exception]:
     """Submits the copies; gives the errors of those that could not be."""
     errors: dict[TextureStream, Exception] = {}
-    commands = device.create_command_encoder()
+    copies: list[TextureCopy] = []
     for stream, uploads in due.items():
         newest = {upload._part: upload for upload in uploads}  # what is overwritten at once is not copied
         try:
             texture = stream._target.begin()
-            for upload in uploads:
-                if newest[upload._part] is upload:
-                    upload._record(commands, texture)
+            copies += [upload._lend(texture) for upload in uploads if newest[upload._part] is upload]
         except Exception as error:
             errors[stream] = error
     try:
-        device.queue.submit([commands.finish()])
+        _copy(device, copies)
         for stream in due.keys() - errors.keys():
             stream._target.end()
     except Exception as error:
         errors = dict.fromkeys(due, error) | errors
     return errors
+
+
+def _copy(device: wgpu.GPUDevice, copies: list[TextureCopy]) -> None:
+    direct = native.load()
+    if direct is not None:
+        direct.copy_to_textures(device, copies)
+        return
+    commands = device.create_command_encoder()
+    for copy in copies:
+        source = {
+            "buffer": copy.buffer,
+            "bytes_per_row": copy.bytes_per_row,
+            "rows_per_image": copy.size[1],
+        }
+        commands.copy_buffer_to_texture(source, {"texture": copy.texture, "origin": copy.origin}, copy.size)
+    device.queue.submit([commands.finish()])
 
 
 _recorders: weakref.WeakValueDictionary[threading.Thread, Recorder] = weakref.WeakValueDictionary()

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from rfb_gpu import JpegEncoder
-from rfb_gpu.codecs import CpuEncoder, native
+from rfb_gpu import JpegEncoder, native
+from rfb_gpu.codecs import CpuEncoder
 from rfb_gpu.codecs.jpeg import encoder as encoder_module
 from rfb_gpu.codecs.jpeg.bitstream import SUBSAMPLINGS, Layout
 from rfb_gpu.codecs.jpeg.huffman import AdaptiveHuffman

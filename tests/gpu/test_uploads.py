@@ -18,7 +18,8 @@ import pytest
 import rendercanvas.offscreen
 import wgpu
 
-from rfb_gpu import RenderCanvas, TextureStream, uploads
+from rfb_gpu import RenderCanvas, TextureStream, native, uploads
+from rfb_gpu.uploads import recorder
 from rfb_gpu.uploads.staging import Part, StagingBuffer, texel_format
 from tests.gpu.test_canvas import Page, picture
 
@@ -534,8 +535,11 @@ def test_a_released_texture_is_an_error_and_not_the_end_of_the_process(texture, 
             assert "destroyed" in str(error)
 
 
-def test_all_streams_of_a_thread_are_recorded_together(texture, device, monkeypatch):
-    """Also those that nobody flushes; and one that fails does so alone."""
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_all_streams_of_a_thread_are_recorded_together(texture, monkeypatch, is_direct):
+    """Also those that nobody flushes; and one that fails does so alone. By wgpu-native's own functions, and by the public ones."""
+    assert native.load() is not None
+    monkeypatch.setattr(native, "load", native.load if is_direct else lambda: None)
     targets = [texture() for _ in range(4)]
     streams = [TextureStream(target) for target in targets]
     futures = [stream.put(plain(5)) for stream in streams]
@@ -543,16 +547,30 @@ def test_all_streams_of_a_thread_are_recorded_together(texture, device, monkeypa
         time.sleep(0.001)
     targets[2].destroy()
     submissions = []
-    submit = type(device.queue).submit
-    monkeypatch.setattr(type(device.queue), "submit", lambda *args: (submissions.append(args), submit(*args)))
+    copy = recorder._copy
+    monkeypatch.setattr(recorder, "_copy", lambda *args: (submissions.append(args), copy(*args)))
     streams[0].flush(wait=False)
-    monkeypatch.undo()
     assert len(submissions) == 1
     assert all(future.done() for future in futures)
     assert [type(future.exception()) for future in futures] == [type(None)] * 2 + [RuntimeError, type(None)]
     assert [shown(targets[i]) for i in (0, 1, 3)] == [5] * 3
     for stream in streams:
         stream.close()
+
+
+def test_what_wgpu_refuses_fails_all_that_are_recorded_with_it(texture, monkeypatch):
+    targets = [texture(), texture()]
+    with TextureStream(targets[0]) as stream:
+        future = stream.put(plain(5))
+        while future._stage != "ready":
+            time.sleep(0.001)
+        monkeypatch.setattr(Part, "bytes_per_row", lambda *_: 100)  # rows begin at multiples of 256
+        with pytest.raises((wgpu.GPUError, ValueError), match=r"bytes.per.row|Bytes per row"):
+            future.result(20)
+        monkeypatch.undo()
+    with TextureStream(targets[1]) as stream:
+        stream.put(plain(6)).result(20)
+    assert shown(targets[1]) == 6
 
 
 # ----- memory

@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import wgpu
 
-__all__ = ["Native", "load"]
+__all__ = ["Native", "TextureCopy", "load"]
 
 _FUNCTIONS = (
     "wgpuDeviceCreateCommandEncoder",
     "wgpuCommandEncoderBeginComputePass",
     "wgpuCommandEncoderCopyBufferToBuffer",
+    "wgpuCommandEncoderCopyBufferToTexture",
     "wgpuCommandEncoderFinish",
     "wgpuCommandEncoderRelease",
     "wgpuComputePassEncoderSetPipeline",
@@ -30,6 +31,16 @@ _FUNCTIONS = (
     "wgpuQueueSubmit",
     "wgpuCommandBufferRelease",
 )
+
+
+class TextureCopy(NamedTuple):
+    """A copy of a buffer's bytes, from its first on, to a box of a texture's texels."""
+
+    buffer: wgpu.GPUBuffer
+    bytes_per_row: int
+    texture: wgpu.GPUTexture
+    origin: tuple[int, int, int]
+    size: tuple[int, int, int]
 
 
 @cache
@@ -52,6 +63,9 @@ class Native:
         self._error_types = _helpers.ERROR_TYPES
         for function in _FUNCTIONS:
             getattr(self._lib, function)
+        self._whole_texel: int = self._lib.WGPUTextureAspect_All
+        for struct in ("WGPUTexelCopyBufferInfo", "WGPUTexelCopyTextureInfo", "WGPUExtent3D"):
+            self._ffi.typeof(struct)
         self._errors.capture(__name__)
         if self._errors.release(__name__) is not None:
             raise RuntimeError("an error of somebody else")
@@ -63,8 +77,7 @@ class Native:
             wgpu.GPUError: wgpu refuses something.
         """
         lib, null = self._lib, self._ffi.NULL
-        with self._errors_raised():
-            commands = lib.wgpuDeviceCreateCommandEncoder(device._internal, null)
+        with self._submitted(device) as commands:
             compute = lib.wgpuCommandEncoderBeginComputePass(commands, null)
             for stage in stages:
                 x, y, z = (*stage.workgroups, 1, 1)[:3]
@@ -77,6 +90,33 @@ class Native:
                 lib.wgpuCommandEncoderCopyBufferToBuffer(
                     commands, source._internal, 0, target._internal, 0, size
                 )
+
+    def copy_to_textures(self, device: wgpu.GPUDevice, copies: Sequence[TextureCopy]) -> None:
+        """Submits the copies.
+
+        Raises:
+            wgpu.GPUError: wgpu refuses something; nothing is copied then.
+        """
+        source = self._ffi.new("WGPUTexelCopyBufferInfo *")
+        target = self._ffi.new("WGPUTexelCopyTextureInfo *", {"aspect": self._whole_texel})
+        size = self._ffi.new("WGPUExtent3D *")
+        with self._submitted(device) as commands:
+            for copy in copies:
+                source.buffer = copy.buffer._internal
+                source.layout.bytesPerRow = copy.bytes_per_row
+                target.texture = copy.texture._internal
+                target.origin.x, target.origin.y, target.origin.z = copy.origin
+                size.width, source.layout.rowsPerImage, size.depthOrArrayLayers = copy.size
+                size.height = source.layout.rowsPerImage
+                self._lib.wgpuCommandEncoderCopyBufferToTexture(commands, source, target, size)
+
+    @contextmanager
+    def _submitted(self, device: wgpu.GPUDevice) -> Iterator[Any]:
+        """A command encoder, whose commands are submitted in the end."""
+        lib, null = self._lib, self._ffi.NULL
+        with self._errors_raised():
+            commands = lib.wgpuDeviceCreateCommandEncoder(device._internal, null)
+            yield commands
             buffer = lib.wgpuCommandEncoderFinish(commands, null)
             lib.wgpuCommandEncoderRelease(commands)
         # Only now: wgpu ends the process when commands that it has refused are submitted.
