@@ -164,8 +164,14 @@ class LiveLoop(AsyncioLoop):
     def _end(self) -> None:
         # A daemon thread that still runs while the interpreter goes down may crash in a driver.
         if self.thread.is_alive():
-            self._native.call_soon_threadsafe(self._native.stop)
+            self._native.call_soon_threadsafe(self._end_there)
             self.thread.join(_ALIVE_SECONDS)
+
+    def _end_there(self) -> None:
+        # Or else asyncio complains of tasks that are pending.
+        for task in asyncio.all_tasks(self._native):
+            task.cancel()
+        self._native.call_soon(self._native.stop)
 
 
 class LiveGroup(BaseCanvasGroup):

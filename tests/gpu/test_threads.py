@@ -495,6 +495,14 @@ def test_a_script_with_a_live_canvas_ends():
     assert "destroyed" not in ended.stderr, ended.stderr
 
 
+@pytest.mark.parametrize("last_words", ["", "canvas.close()\n"])
+def test_a_script_ends_without_complaints_of_asyncios(last_words):
+    script = "import time\nfrom rfb_gpu import RenderCanvas\ncanvas = RenderCanvas(live=True)\n" + last_words
+    script += "time.sleep(0.3)\n"
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 # ----- flush
 
 
