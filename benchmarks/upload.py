@@ -1,12 +1,13 @@
-"""What feeding a texture costs the thread that draws, and how many bytes a second get through: five tables, for any adapter.
+"""What feeding a texture costs the thread that draws, and how many bytes a second get through: six tables, for any adapter.
 
     python -m benchmarks.upload --json upload.json
     python -m benchmarks.upload --size 960x540 --fps 30        # without a GPU
 
-The first three tables: a scene with a picture in it is drawn at ``--fps``, and the picture is fed with whole frames at the same
+The first four tables: a scene with a picture in it is drawn at ``--fps``, and the picture is fed with whole frames at the same
 rate. All ways take turns of ``--frames`` frames, ``--rounds`` times. ``draw`` is the time of one draw on the thread that draws
-(median and 95th percentile, in ms); ``longest`` is the median, over the turns, of a turn's longest one. ``put`` is the time in
-``put()`` on the thread that calls it. Where, and what counts as the draw:
+(median and 95th percentile, in ms); ``longest`` is the median, over the turns, of a turn's longest one, once beside the peer's, and
+once as what it is longer than without any upload, beside the same of the peer's. ``put`` is the time in ``put()`` on the thread
+that calls it. Where, and what counts as the draw:
 
 * *script*: there is no canvas and no event loop. A draw begins with ``flush(wait=False)``, whose time is the draw's, and the script
   waits for the GPU after each.
@@ -15,19 +16,21 @@ rate. All ways take turns of ``--frames`` frames, ``--rounds`` times. ``draw`` i
   waiting by anything else: by the encoding, which is there without an upload as well, and by the stream. A frame may be recorded
   and another one before the next draw.
 * *live canvas*: likewise, on a thread of its own.
+* *wgpu*: a script without pygfx, whose draw is one render pass that shows the picture. What feeds it is nearly all of the draw.
 
 The ways:
 
 * ``none``: the picture stays.
-* ``set_data``: the peer, pygfx's own: ``texture.set_data(frame)``, which the draw then uploads.
+* ``set_data``: the peer, pygfx's own: ``texture.set_data(frame)``, which the draw then uploads. Without pygfx the peer is
+  ``write_texture``, wgpu's own.
 * ``stream``: a thread calls ``TextureStream.put`` with frames that nobody can write to, and the oldest is dropped where no buffer
   is free.
 * ``copied``: likewise with frames that may change at once, so that ``put()`` copies them.
 * ``4 streams``, ``16 streams``: the frame in so many parts, each a texture with a stream of its own.
 
-The fourth table: uploads one after the other, as fast as they go, until the GPU has the last one. ``ms`` is that of one, median
+The fifth table: uploads one after the other, as fast as they go, until the GPU has the last one. ``ms`` is that of one, median
 of the rounds; ``of write_buffer`` is the throughput as a part of what ``queue.write_buffer`` and an empty submission have with the
-same bytes. Streams fill two layers by turns, or else they would skip what is overwritten before it is shown. The fifth: from
+same bytes. Streams fill two layers by turns, or else they would skip what is overwritten before it is shown. The sixth: from
 ``put()`` until the upload is recorded, for arrays that lie differently in memory.
 """
 
@@ -127,8 +130,37 @@ class SetData(Way):
         self.recorded += 1
 
 
+def raw_textures(gpu: Gpu, frames: list[Array]) -> list[Any]:
+    """What :meth:`Way.make_textures` gives where there is no pygfx."""
+    height, width = frames[0].shape[:2]
+    return [gpu.texture(width, height)]
+
+
+class Raw(Way):
+    """Of textures without pygfx. As it is, the picture stays."""
+
+    def __init__(self, frames: list[Array], gpu: Gpu) -> None:
+        self.gpu = gpu
+        super().__init__(frames)
+
+    def make_textures(self) -> list[Any]:
+        return raw_textures(self.gpu, self.frames)
+
+
+class WriteTexture(Raw):
+    """wgpu's own."""
+
+    name = "write_texture"
+
+    def before_draw(self, number: int) -> None:
+        texture, frame = self.textures[0], self.frames[number % len(self.frames)]
+        layout = {"bytes_per_row": 4 * texture.size[0], "rows_per_image": texture.size[1]}
+        self.gpu.device.queue.write_texture({"texture": texture}, frame, layout, texture.size)
+        self.recorded += 1
+
+
 class Streamed(Way):
-    """Ours."""
+    """Ours; to a texture without pygfx if ``gpu`` is given."""
 
     def __init__(
         self,
@@ -138,7 +170,9 @@ class Streamed(Way):
         *,
         parts: int = 1,
         copied: bool = False,
+        gpu: Gpu | None = None,
     ) -> None:
+        self.gpu = gpu
         self.name = f"{parts} streams" if parts > 1 else f"stream, buffers={buffers}"
         self.name += ", copied" if copied else ""
         self.parts = parts
@@ -150,7 +184,9 @@ class Streamed(Way):
         self.sources = [np.array_split(np.array(frame) if copied else frame, parts) for frame in frames]
         self.futures: list[Any] = []
 
-    def make_textures(self) -> list[gfx.Texture]:
+    def make_textures(self) -> list[Any]:
+        if self.gpu is not None:
+            return raw_textures(self.gpu, self.frames)
         parts = np.array_split(self.frames[0], self.parts)
         return [gfx.Texture(dim=2, size=(p.shape[1], p.shape[0]), format="4xu1") for p in parts]
 
@@ -209,8 +245,7 @@ class Drawing:
 
     def turn(self, way: Way, frames: int, fps: float) -> None:
         """Draws so many frames, and feeds the picture meanwhile."""
-        for group, other in zip(self.groups, self.ways, strict=True):
-            group.visible = other is way
+        self.show(way)
         stop = threading.Event()
 
         def feed() -> None:
@@ -244,9 +279,77 @@ class Drawing:
         """Seconds."""
         began = time.perf_counter()
         way.before_draw(number)
-        self.animate(number / fps)
-        self.renderer.render(self.scene, self.camera)
+        self.render(number / fps)
         return time.perf_counter() - began
+
+    def show(self, way: Way) -> None:
+        """The picture of one way, from now on."""
+        for group, other in zip(self.groups, self.ways, strict=True):
+            group.visible = other is way
+
+    def render(self, seconds: float) -> None:
+        """The scene, so long after its beginning."""
+        self.animate(seconds)
+        self.renderer.render(self.scene, self.camera)
+
+
+class WgpuDrawing(Drawing):
+    """The picture in one render pass, without pygfx."""
+
+    SHADER = """
+        @group(0) @binding(0) var picture: texture_2d<f32>;
+        @group(0) @binding(1) var linear: sampler;
+        struct Corner { @builtin(position) position: vec4f, @location(0) uv: vec2f }
+        @vertex fn corner(@builtin(vertex_index) index: u32) -> Corner {
+            let uv = vec2f(f32(index & 1u), f32(index >> 1u)) * 2.0;
+            return Corner(vec4f(uv * 2.0 - 1.0, 0.0, 1.0), uv);
+        }
+        @fragment fn shade(@location(0) uv: vec2f) -> @location(0) vec4f { return textureSample(picture, linear, uv); }
+    """
+
+    def __init__(self, gpu: Gpu, frames: list[Array], size: tuple[int, int]) -> None:
+        self.gpu, device = gpu, gpu.device
+        streamed = [Streamed(frames, None, buffers, gpu=gpu) for buffers in (2, 3)]
+        self.ways = [
+            Raw(frames, gpu),
+            WriteTexture(frames, gpu),
+            *streamed,
+            Streamed(frames, None, copied=True, gpu=gpu),
+        ]
+        module = device.create_shader_module(code=self.SHADER)
+        self.pipeline = device.create_render_pipeline(
+            layout="auto",
+            vertex={"module": module, "entry_point": "corner"},
+            primitive={"topology": "triangle-list"},
+            fragment={"module": module, "entry_point": "shade", "targets": [{"format": "rgba8unorm"}]},
+        )
+        self.target = device.create_texture(
+            size=(*size, 1), format="rgba8unorm", usage=wgpu.TextureUsage.RENDER_ATTACHMENT
+        ).create_view()
+        sampler, layout = device.create_sampler(min_filter="linear"), self.pipeline.get_bind_group_layout(0)
+        self.groups = [
+            device.create_bind_group(
+                layout=layout,
+                entries=[
+                    {"binding": 0, "resource": way.textures[0].create_view()},
+                    {"binding": 1, "resource": sampler},
+                ],
+            )
+            for way in self.ways
+        ]
+
+    def show(self, way: Way) -> None:
+        self.group = self.groups[self.ways.index(way)]
+
+    def render(self, seconds: float) -> None:
+        commands = self.gpu.device.create_command_encoder()
+        attachment = {"view": self.target, "load_op": "clear", "store_op": "store"}
+        render = commands.begin_render_pass(color_attachments=[attachment])
+        render.set_pipeline(self.pipeline)
+        render.set_bind_group(0, self.group)
+        render.draw(3)
+        render.end()
+        self.gpu.device.queue.submit([commands.finish()])
 
 
 class CanvasDrawing(Drawing):
@@ -341,6 +444,14 @@ def measure_script(gpu: Gpu, options: argparse.Namespace) -> list[dict[str, Any]
     """The first table's rows."""
     target = gfx.Texture(dim=2, size=(*options.draw, 1), format="rgba8unorm")
     drawing = Drawing(gpu, make_frames(*options.size), target)
+    for way, frames in turns(drawing.ways, options):
+        drawing.turn(way, frames, options.fps)
+    return drawing_rows(drawing.ways)
+
+
+def measure_wgpu(gpu: Gpu, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The fourth table's rows."""
+    drawing = WgpuDrawing(gpu, make_frames(*options.size), options.draw)
     for way, frames in turns(drawing.ways, options):
         drawing.turn(way, frames, options.fps)
     return drawing_rows(drawing.ways)
@@ -447,7 +558,7 @@ class Throughput:
             self.samples.setdefault(name, []).append((time.perf_counter() - began) / count)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Of the fourth table."""
+        """Of the fifth table."""
         seconds = {name: statistics.median(values) for name, values in self.samples.items()}
         plain = seconds["write_buffer"]
         return [
@@ -469,7 +580,7 @@ class Throughput:
 
 
 def measure_throughput(gpu: Gpu, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The second table's rows."""
+    """The fifth table's rows."""
     width, height = options.size
     rows = []
     for part, streams in ((64, 1), (16, 1), (4, 1), (1, 1), (1, 4), (1, 16)):
@@ -524,14 +635,16 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def drawing_table(rows: list[dict[str, Any]]) -> str:
-    """With the two figures that count: what a draw is longer than without, and the longest one beside the peer's."""
+    """With what counts: how much longer a draw is than without, and the longest one, beside the peer's."""
     none, peer = rows[0], rows[1]
+    more_of_peer = peer["longest"] - none["longest"]
     head = [
         "way",
         "draw, ms",
         "more than none",
         "longest",
-        "of set_data's",
+        f"of {peer['way']}'s",
+        "more than none's longest, of its",
         "held, ms",
         "put, ms",
         "recorded/s, draws/s",
@@ -546,6 +659,7 @@ def drawing_table(rows: list[dict[str, Any]]) -> str:
                 f"{row['draw'] - none['draw']:+.2f}" if row is not none else "",
                 f"{row['longest']:.2f}",
                 f"{row['longest'] / peer['longest']:.2f}",
+                f"{(row['longest'] - none['longest']) / more_of_peer:.2f}" if is_ours else "",
                 f"{row['held']:.2f}" if "held" in row else "",
                 f"{row['put']:.2f}, {row['put95']:.2f}" if is_ours else "",
                 f"{row['recorded_per_second']:.0f}, {row['draws_per_second']:.0f}" if row is not none else "",
@@ -610,6 +724,7 @@ def main() -> None:
         "script": measure_script(gpu, options),
         "canvas": asyncio.run(measure_canvas(gpu, options, live=False)),
         "live canvas": asyncio.run(measure_canvas(gpu, options, live=True)),
+        "wgpu": measure_wgpu(gpu, options),
     }
     for name, rows in drawing.items():
         print(f"{name}:\n\n{drawing_table(rows)}", end="\n\n")
