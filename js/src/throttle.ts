@@ -2,19 +2,35 @@
 
 import type { RenderviewEvent } from "./protocol";
 
-const INTERVAL_MS = 20;
+export const INTERVAL_MS = 20;
+
+/** The parts of the page's clock that are needed here; tests bring their own. */
+export interface Clock {
+  now(): number;
+  set(callback: () => void, ms: number): number;
+  clear(timer: number): void;
+}
+
+const PAGE_CLOCK: Clock = {
+  now: () => performance.now(),
+  set: (callback, ms) => window.setTimeout(callback, ms),
+  clear: (timer) => window.clearTimeout(timer),
+};
 
 /**
- * Sends events in the order in which they happened. The base class has a throttle too, but there a move waits while what comes after it
- * does not: the last move of a drag would come after the button is released, when nobody takes it for a part of the drag.
+ * Sends events in the order in which they happened. The first move goes at once, and more of them as one, an interval after the one
+ * before. The base class has a throttle too, but there each move waits for the whole interval, and what comes after it does not:
+ * the last move of a drag would come after the button is released, when nobody takes it for a part of the drag.
  */
 export class Throttle {
-  readonly #send: (event: RenderviewEvent) => void;
   #held: RenderviewEvent | null = null;
+  #timer = 0;
+  #sent = Number.NEGATIVE_INFINITY;
 
-  constructor(send: (event: RenderviewEvent) => void) {
-    this.#send = send;
-  }
+  constructor(
+    private readonly send: (event: RenderviewEvent) => void,
+    private readonly clock: Clock = PAGE_CLOCK,
+  ) {}
 
   take(event: RenderviewEvent): void {
     const held = this.#held;
@@ -24,19 +40,26 @@ export class Throttle {
       return;
     }
     this.#release();
-    if (event.type === "pointer_move" || event.type === "wheel") {
-      this.#held = event;
-      setTimeout(() => this.#release(), INTERVAL_MS);
+    if (event.type !== "pointer_move" && event.type !== "wheel") {
+      this.send(event);
+      return;
+    }
+    this.#held = event;
+    const wait = this.#sent + INTERVAL_MS - this.clock.now();
+    if (wait > 0) {
+      this.#timer = this.clock.set(() => this.#release(), wait);
     } else {
-      this.#send(event);
+      this.#release();
     }
   }
 
   #release(): void {
     const held = this.#held;
-    this.#held = null;
     if (held) {
-      this.#send(held);
+      this.clock.clear(this.#timer);
+      this.#held = null;
+      this.#sent = this.clock.now();
+      this.send(held);
     }
   }
 }
