@@ -3,6 +3,8 @@
 import type { RenderviewEvent } from "./protocol";
 
 export const INTERVAL_MS = 20;
+/** After so long without one, a move begins a gesture. */
+export const PAUSE_MS = 100;
 
 /** The parts of the page's clock that are needed here; tests bring their own. */
 export interface Clock {
@@ -18,9 +20,10 @@ const PAGE_CLOCK: Clock = {
 };
 
 /**
- * Sends events in the order in which they happened. The first move goes at once, and more of them as one, an interval after the one
- * before. The base class has a throttle too, but there each move waits for the whole interval, and what comes after it does not:
- * the last move of a drag would come after the button is released, when nobody takes it for a part of the drag.
+ * Sends events in the order in which they happened. The first move of a gesture goes at once; others wait for an interval, and those
+ * that come meanwhile take their place. (Of 60 moves a second, 30 go. With 50, the statuses with which Jupyter answers each message
+ * took a tenth more of a thin link.) The base class has a throttle too, but there what comes after a move does not wait for it: the
+ * last move of a drag would come after the button is released, when nobody takes it for a part of the drag.
  */
 export class Throttle {
   #held: RenderviewEvent | null = null;
@@ -45,9 +48,8 @@ export class Throttle {
       return;
     }
     this.#held = event;
-    const wait = this.#sent + INTERVAL_MS - this.clock.now();
-    if (wait > 0) {
-      this.#timer = this.clock.set(() => this.#release(), wait);
+    if (this.clock.now() - this.#sent < PAUSE_MS) {
+      this.#timer = this.clock.set(() => this.#release(), INTERVAL_MS);
     } else {
       this.#release();
     }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { INTERVAL_MS, Throttle } from "../src/throttle";
+import { INTERVAL_MS, PAUSE_MS, Throttle } from "../src/throttle";
 
 /** A throttle with a clock that is moved by hand. */
 function throttle() {
@@ -31,7 +31,7 @@ function throttle() {
 const move = (x, buttons = [1]) => ({ type: "pointer_move", x, buttons, modifiers: [] });
 const wheel = (dy, modifiers = []) => ({ type: "wheel", dx: 1, dy, buttons: [], modifiers });
 
-test("the first move goes at once, and then the newest once an interval", () => {
+test("the first move goes at once, and then the newest after an interval", () => {
   const { events, sent, wait } = throttle();
   events.take(move(1));
   assert.deepEqual(sent, [move(1)]);
@@ -42,10 +42,21 @@ test("the first move goes at once, and then the newest once an interval", () => 
   assert.equal(sent.length, 1 + Math.floor(99 / 8));
   wait(INTERVAL_MS);
   assert.deepEqual(sent.at(-1), move(100));
-  wait(INTERVAL_MS);
+  wait(PAUSE_MS);
   const count = sent.length;
   events.take(move(101));
   assert.equal(sent.length, count + 1);
+});
+
+test("of 60 moves a second 30 go", () => {
+  const { events, sent, wait } = throttle();
+  for (let frame = 0; frame < 60; frame++) {
+    events.take(move(frame));
+    for (let ms = 0; ms < 50; ms++) {
+      wait(1 / 3);
+    }
+  }
+  assert.ok(Math.abs(sent.length - 30) <= 1, `${sent.length}`);
 });
 
 test("whatever else happens comes after the moves before it, and waits for nothing", () => {
