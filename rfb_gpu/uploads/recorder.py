@@ -56,6 +56,13 @@ class Recorder:
             self._is_put_off = True
             loop.call_later(left, self.take_turn)
 
+    def take_turn_if_due(self) -> None:
+        """Whichever stream it is for."""
+        with changed:
+            is_due = any(stream._seconds_until_due() == 0 for stream in self.streams)
+        if is_due:
+            self.take_turn()
+
     def take_turn(self, drawing: Any = None) -> None:
         """Records what is due, and has the canvases drawn that show it, except the one that is about to be."""
         self._turned, self._is_put_off = time.perf_counter(), False

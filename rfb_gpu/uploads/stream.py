@@ -182,7 +182,8 @@ class TextureStream:
         if wait:
             self._wait_until(lambda: not self._uploads or not self._uploads[0]._is_due(), None)
         elif self._is_on_its_thread():
-            self._turn()
+            self._recorder.take_turn_if_due()
+            self._set_alarm()
         else:
             self._wake()
 

@@ -558,6 +558,15 @@ def test_all_streams_of_a_thread_are_recorded_together(texture, monkeypatch, is_
         stream.close()
 
 
+def test_a_flush_records_what_is_due_in_other_streams_even_without_anything_of_its_own(texture):
+    with TextureStream(texture()) as one, TextureStream(texture()) as other:
+        future = other.put(plain(5))
+        while future._stage != "ready":
+            time.sleep(0.001)
+        one.flush(wait=False)
+        assert future.done()
+
+
 def test_what_wgpu_refuses_fails_all_that_are_recorded_with_it(texture, monkeypatch):
     targets = [texture(), texture()]
     with TextureStream(targets[0]) as stream:
