@@ -1,7 +1,8 @@
 """Who is in control: of the views that show a canvas, the one whose pointer and keys count, and whose size the canvas has.
 
 All others watch. In a notebook all views are one person's, so the view that was used last is in control. Pages of a server may be
-several people's: there the first one is, until it leaves or another asks.
+several people's: there the first one is, until it leaves or another asks. A notebook's page is known as soon as the canvas is
+made, shown or not; while it has told no size, it shows nothing, and holds nothing against a view that does.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ class Control:
         return self._guests[self._holder].resize if self._holder is not None else None
 
     def come(self, view: str, *, takes_by_use: bool) -> None:
-        """A view begins an epoch. With ``takes_by_use``, to use it is enough to be in control, and so is to open it."""
+        """A view begins an epoch. With ``takes_by_use``, to use it is enough to be in control, and so is to show it."""
         is_new = view not in self._guests
         if is_new:
             self._guests[view] = _Guest(takes_by_use)
         self._forget_gone()
-        if self._holder is None or (is_new and takes_by_use):
+        if self._holder is None or (is_new and takes_by_use and self.size is None):
             self._give(view)
 
     def leave(self, view: str) -> None:
@@ -61,7 +62,8 @@ class Control:
         if self._asked_by == view:
             self._asked_by = None
         if self._holder == view:
-            self._give(self._asked_by or next(iter(self._guests), None))
+            shown = [name for name, guest in self._guests.items() if guest.resize is not None]
+            self._give(self._asked_by or next(iter([*shown, *self._guests]), None))
 
     def ask(self, view: str) -> None:
         """A view asks for control, and gets it: at once, or when the gesture is over that the view in control has begun."""
@@ -80,7 +82,9 @@ class Control:
         self._forget_gone()
         kind = event["type"]
         if kind == "resize":
-            guest.resize = event
+            is_first, guest.resize = guest.resize is None, event
+            if is_first and view != self._holder and (guest.takes_by_use or self.size is None):
+                self._give(view)
         if kind in USE and guest.takes_by_use and view != self._holder:
             self._give(view)
         if view != self._holder:

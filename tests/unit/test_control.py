@@ -124,3 +124,27 @@ def test_a_reload_in_a_notebook_has_the_size_at_once_even_if_the_old_page_said_n
     pages.resize("old", 100)
     pages.come("new", takes_by_use=NOTEBOOK)
     assert pages.resize("new", 200) and pages.control.size["width"] == 200
+
+
+def test_a_page_that_shows_nothing_holds_nothing_against_one_that_does(pages):
+    """A notebook's page knows each canvas of its kernel, and shows only those that are a cell's output."""
+    pages.come("notebook", takes_by_use=NOTEBOOK)
+    pages.come("a", "b")
+    assert pages.resize("a", 100)
+    assert pages.holder == "a" and pages.control.size["width"] == 100
+    pages.resize("b", 200)
+    pages.come("another notebook", takes_by_use=NOTEBOOK)
+    assert pages.holder == "a"
+    pages.leave("a")
+    assert pages.holder == "b", "though the notebook's page came first"
+
+
+def test_a_notebooks_page_takes_control_when_it_shows_the_canvas(pages):
+    pages.come("a")
+    pages.resize("a", 100)
+    pages.come("notebook", takes_by_use=NOTEBOOK)
+    assert pages.resize("notebook", 200)
+    assert pages.holder == "notebook"
+    pages.control.ask("a")
+    assert not pages.resize("notebook", 300), "only once"
+    assert pages.holder == "a"
