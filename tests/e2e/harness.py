@@ -58,6 +58,8 @@ CHROMIUM_FLAGS = [
     "--enable-features=Vulkan",
     "--use-vulkan=swiftshader",
     "--use-angle=swiftshader",
+    # A host that pages do not take for their own machine.
+    "--host-resolver-rules=MAP *.example 127.0.0.1",
 ]
 
 MARKER = (255, 0, 255)
@@ -175,13 +177,11 @@ JUPYTER = {
 """Where each opens notebooks, and what its command line calls it."""
 
 
-@contextlib.contextmanager
-def running_jupyter(folder: pathlib.Path, module: str = "jupyterlab") -> Iterator[JupyterServer]:
-    """Run JupyterLab, or Notebook 7 (`module` "notebook"), with all its files in `folder`."""
-    pages, application = JUPYTER[module]
+def jupyter_files(folder: pathlib.Path, url: str, module: str = "jupyterlab") -> JupyterServer:
+    """Make the folders of a server that will have all its files in `folder`, and say where they are."""
     server = JupyterServer(
-        url=f"http://127.0.0.1:{(port := free_port())}/",
-        pages=pages,
+        url=url,
+        pages=JUPYTER[module][0],
         root=folder / "notebooks",
         runtime=folder / "runtime",
         settings=folder / "settings",
@@ -193,14 +193,21 @@ def running_jupyter(folder: pathlib.Path, module: str = "jupyterlab") -> Iterato
     page_config.parent.mkdir(parents=True)
     # Its question about news covers a corner of the page.
     page_config.write_text('{"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": true}}')
-    command = [
-        sys.executable, "-m", module,
-        "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
-        "--IdentityProvider.token=", "--ServerApp.disable_check_xsrf=True", "--ServerApp.terminals_enabled=False",
-        f"--ServerApp.root_dir={server.root}", f"--{application}.expose_app_in_browser=True",
-        r"--ServerApp.allow_origin_pat=http://127\.0\.0\.1:\d+",
+    return server
+
+
+def jupyter_options(server: JupyterServer, module: str = "jupyterlab") -> list[str]:
+    """Return what the command line of every Jupyter server here says, whoever starts it."""
+    return [
+        "--allow-root", "--ServerApp.terminals_enabled=False", f"--ServerApp.root_dir={server.root}",
+        f"--{JUPYTER[module][1]}.expose_app_in_browser=True",
     ]  # fmt: skip
-    env = {
+
+
+def jupyter_environment(server: JupyterServer) -> dict[str, str]:
+    """Return the variables that keep a Jupyter server's files in its folder."""
+    folder = server.root.parent
+    return {
         "IPYTHONDIR": str(folder / "ipython"),
         "JUPYTERLAB_SETTINGS_DIR": str(server.settings),
         "JUPYTERLAB_WORKSPACES_DIR": str(folder / "workspaces"),
@@ -210,6 +217,19 @@ def running_jupyter(folder: pathlib.Path, module: str = "jupyterlab") -> Iterato
         # Kernels must find this checkout's package and the tests' own modules from any folder.
         "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
+
+
+@contextlib.contextmanager
+def running_jupyter(folder: pathlib.Path, module: str = "jupyterlab") -> Iterator[JupyterServer]:
+    """Run JupyterLab, or Notebook 7 (`module` "notebook"), with all its files in `folder`."""
+    server = jupyter_files(folder, f"http://127.0.0.1:{(port := free_port())}/", module)
+    command = [
+        sys.executable, "-m", module, *jupyter_options(server, module),
+        "--no-browser", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
+        "--IdentityProvider.token=", "--ServerApp.disable_check_xsrf=True",
+        r"--ServerApp.allow_origin_pat=http://127\.0\.0\.1:\d+",
+    ]  # fmt: skip
+    env = jupyter_environment(server)
     with running_server(command, f"{server.url}api", server.log, env):
         yield server
 

@@ -52,7 +52,7 @@ globalThis.sockets = []
 globalThis.isCut = false
 globalThis.WebSocket = class extends Real {
     constructor(url, ...rest) {
-        if (/^ws:\\/\\/127\\.0\\.0\\.1:\\d+\\/$/.test(url)) throw new Error("this page may not")
+        if (/^ws:\\/\\/127\\.0\\.0\\.1:\\d+\\/(proxy\\/\\d+\\/)?$/.test(url)) throw new Error("this page may not")
         super(isCut ? "ws://127.0.0.1:1/" : url, ...rest)
         sockets.push(this)
     }

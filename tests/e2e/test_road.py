@@ -177,7 +177,7 @@ def test_a_page_that_cannot_reach_the_kernel_shows_frames_and_says_so_only_if_as
         const Real = WebSocket
         globalThis.WebSocket = class extends Real {
             constructor(url, ...rest) {
-                if (/^ws:\\/\\/127\\.0\\.0\\.1:\\d+\\/$/.test(url)) throw new Error("this page may not")
+                if (/^ws:\\/\\/127\\.0\\.0\\.1:\\d+\\/(proxy\\/\\d+\\/)?$/.test(url)) throw new Error("this page may not")
                 super(url, ...rest)
             }
         }
