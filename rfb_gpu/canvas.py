@@ -282,14 +282,16 @@ class StreamingCanvas(BaseRenderCanvas):
         """Called on the websocket server's thread. What handlers print belongs to the canvas's cell."""
         if not self._is_closed:
             self._rfb_hears_in_cells = True
-            self._rfb_context.copy().run(self._rfb_mail.put, partial(self._rfb_receive, content, link))
+            self._rfb_post(self._rfb_receive, content, link)
 
     def _rfb_on_socket_written(self, frame: int, link: Link) -> None:
         """Called on the websocket server's thread."""
         if not self._is_closed:
-            self._rfb_context.copy().run(
-                self._rfb_mail.put, partial(self._rfb_audiences.written, frame, link)
-            )
+            self._rfb_post(self._rfb_audiences.written, frame, link)
+
+    def _rfb_post(self, handle: Callable[..., None], *args: Any) -> None:
+        """Leaves a letter for the canvas's loop, in the context of its cell."""
+        self._rfb_context.copy().run(self._rfb_mail.put, partial(handle, *args))
 
     def _rfb_on_socket_lost(self, link: Link) -> None:
         """Called on the websocket server's thread."""

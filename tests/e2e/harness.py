@@ -35,6 +35,7 @@ from typing import Any, Literal
 import nbformat
 import numpy as np
 import numpy.typing as npt
+import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 from PIL import Image
 from playwright.sync_api import Error as PlaywrightError
@@ -82,6 +83,12 @@ def find_chromium() -> str:
         if path := shutil.which(name):
             return path
     raise RuntimeError("no Chromium was found; `make setup` installs it, or set CHROMIUM to its path")
+
+
+def require(found: object, what: str) -> None:
+    """Skip the test where a program that not every system has was not `found`. In CI, which must have all, it fails without."""
+    if not found and "CI" not in os.environ:
+        pytest.skip(f"this system lacks {what}; `make setup` installs it, and CI must have it")
 
 
 # ---- servers

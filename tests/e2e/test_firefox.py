@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import sys
 import time
 
@@ -22,10 +21,7 @@ NOTEBOOK = "[...jupyterapp.shell.widgets('main')][0]"
 
 @pytest.fixture(scope="module")
 def firefox(tmp_path_factory):
-    if find_firefox() is None and "CI" not in os.environ:
-        pytest.skip(
-            "not every system has a Firefox that can be driven; `make setup` installs Debian's, and CI must have it"
-        )
+    harness.require(find_firefox(), "Firefox, and one that can be driven")
     with running_firefox(tmp_path_factory.mktemp("firefox")) as running:
         yield running
 

@@ -16,10 +16,7 @@ from tests.e2e.widget_page import WidgetPage, as_file, closing
 @pytest.fixture
 def display():
     """The name of an X display with nothing on it."""
-    if not (shutil.which("Xvfb") and shutil.which("xdotool")) and "CI" not in os.environ:
-        pytest.skip(
-            "not every system has Xvfb and xdotool; `make setup` installs them, and CI must have them"
-        )
+    harness.require(shutil.which("Xvfb") and shutil.which("xdotool"), "Xvfb and xdotool")
     read, write = os.pipe()
     command = ["Xvfb", "-displayfd", str(write), "-nolisten", "tcp", "-screen", "0", "1280x800x24"]
     server = subprocess.Popen(command, pass_fds=[write], stderr=subprocess.DEVNULL)

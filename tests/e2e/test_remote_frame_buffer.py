@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes.util
 import json
-import os
 
 import numpy as np
 import pytest
 
+from tests.e2e import harness
 from tests.e2e.test_canvas import EXACT, assert_shows
 
 PROGRAM = """
@@ -111,12 +111,9 @@ def middle_of_blue(canvas):
     return columns.mean(), rows.mean()
 
 
-@pytest.mark.skipif(
-    ctypes.util.find_library("EGL") is None and "CI" not in os.environ,
-    reason="not every system has EGL; `make setup` installs Mesa's, and CI must have it",
-)
 def test_a_scene_of_vispy(notebook):
     """Its own rendering into memory is the truth."""
+    harness.require(ctypes.util.find_library("EGL"), "OpenGL by EGL")
     opened = notebook([VISPY, "other, _, _ = make(160, 120, 'green')\nother"])
     opened.run_cell(0)
     canvas, kernel = opened.canvas(), opened.kernel

@@ -55,6 +55,12 @@ def content(texture):
     return np.frombuffer(data, texel.dtype).reshape(depth, height, width, texel.channels)
 
 
+def wait_copied():
+    """Until no thread copies any more."""
+    while any(upload.state != "ready" for upload in uploads.active()):
+        time.sleep(0.001)
+
+
 def noise(*shape, dtype=np.uint8, seed=0):
     values = np.random.default_rng(seed).integers(0, 120, shape)
     return values.astype(dtype)
@@ -322,8 +328,7 @@ def test_two_buffers_take_a_frame_for_each_draw(texture):
         for value in range(8):
             futures.append(stream.put(plain(value)))
             stream.flush(wait=False)
-            while any(upload.state != "ready" for upload in uploads.active()):
-                time.sleep(0.001)
+            wait_copied()
         stream.flush()
         assert not any(future.cancelled() for future in futures)
         assert shown(target) == 7
@@ -543,8 +548,7 @@ def test_all_streams_of_a_thread_are_recorded_together(texture, monkeypatch, is_
     targets = [texture() for _ in range(4)]
     streams = [TextureStream(target) for target in targets]
     futures = [stream.put(plain(5)) for stream in streams]
-    while any(upload.state != "ready" for upload in uploads.active()):
-        time.sleep(0.001)
+    wait_copied()
     targets[2].destroy()
     submissions = []
     copy = recorder._copy
@@ -561,18 +565,19 @@ def test_all_streams_of_a_thread_are_recorded_together(texture, monkeypatch, is_
 def test_a_flush_records_what_is_due_in_other_streams_even_without_anything_of_its_own(texture):
     with TextureStream(texture()) as one, TextureStream(texture()) as other:
         future = other.put(plain(5))
-        while future._stage != "ready":
-            time.sleep(0.001)
+        wait_copied()
         one.flush(wait=False)
         assert future.done()
 
 
-def test_what_wgpu_refuses_fails_all_that_are_recorded_with_it(texture, monkeypatch):
+@pytest.mark.parametrize("is_direct", [True, False])
+def test_what_wgpu_refuses_fails_all_that_are_recorded_with_it(texture, monkeypatch, is_direct):
+    if not is_direct:
+        monkeypatch.setattr(native, "load", lambda: None)
     targets = [texture(), texture()]
     with TextureStream(targets[0]) as stream:
         future = stream.put(plain(5))
-        while future._stage != "ready":
-            time.sleep(0.001)
+        wait_copied()
         monkeypatch.setattr(Part, "bytes_per_row", lambda *_: 100)  # rows begin at multiples of 256
         with pytest.raises((wgpu.GPUError, ValueError), match=r"bytes.per.row|Bytes per row"):
             future.result(20)
