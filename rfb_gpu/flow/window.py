@@ -45,7 +45,7 @@ PAUSE_SECONDS = 0.5
 """What turns were before a pause of draws tells nothing."""
 PHASE_GAIN = 0.1
 """Of the error, so much is made up for with the next draw."""
-MARGIN_SECONDS, MARGIN_DEVIATIONS, MOST_WAIT = 0.004, 2.0, 0.6
+MARGIN_SECONDS, MARGIN_DEVIATIONS, MOST_WAIT = 0.003, 2.5, 0.6
 """A frame shall wait so long, and so many mean deviations of its waits, but this share of a turn at most."""
 SMOOTHING = 1 / 16
 """Of the mean of the waits and of their deviation."""

@@ -6,7 +6,7 @@ import json
 import math
 import random
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 
 import pytest
 
@@ -226,18 +226,18 @@ def test_a_draw_leaves_the_interpreter_to_who_writes_the_frame_before(draw, enco
 
 
 @pytest.mark.parametrize(
-    "link, least, oldest",
-    list(zip(RECORDED, [59, 44, 52], [0.013, 0.02, 0.025], strict=True)),
+    "link, least, most, oldest",
+    list(zip(RECORDED, [59, 46, 52], [60, 66, 60], [0.013, 0.018, 0.025], strict=True)),
     ids=["near", "nagle", "busy"],
 )
-def test_recorded_links(link, least, oldest):
-    """One that holds back every third frame by a refresh or more cannot do better than that."""
+def test_recorded_links(link, least, most, oldest):
+    """One that holds back every third frame by a refresh or more cannot do better than that. A little more or less time for a draw
+    changes which frames are late, so what counts is the mean."""
     late = [ms / 1000 for ms in RECORDED[link]]
-    simulation = Simulation(late=late, jitter=0.0).run(10)
-    shown, drawn = simulation.frames(5)
-    assert shown >= least
-    assert drawn <= 62
-    assert simulation.age(5) <= oldest
+    runs = [Simulation(late=late, jitter=0.0, draw=0.002 + 0.0006 * i).run(10) for i in range(6)]
+    assert fmean(run.frames(5)[0] for run in runs) >= least
+    assert fmean(run.frames(5)[1] for run in runs) <= most
+    assert fmean(run.age(5) for run in runs) <= oldest
 
 
 @pytest.mark.parametrize("way, least", [(0.05, 58), (0.2, 45)])
