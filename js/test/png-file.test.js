@@ -40,9 +40,13 @@ function streamOf(bits, rest = 40) {
 
 const ihdr = ({ width = 3, height = 3, depth = 8, colour = 2, interlacing = 0 } = {}) =>
   chunk("IHDR", [...u32(width), ...u32(height), depth, colour, 0, 0, interlacing]);
-/** The first row's place in two bytes, as it is beyond 127. */
-const index = (steps = [[(START & 127) | 128, START >> 7], [90], [80]], { version = 1, flags = 1 } = {}) =>
-  chunk("rfIX", [version, flags, 32, ...steps.flat()]);
+const leb = (value) => (value < 128 ? [value] : [(value & 127) | 128, ...leb(value >> 7)]);
+/** Signs are folded in. */
+const folded = (value) => leb(value < 0 ? -2 * value - 1 : 2 * value);
+/** Steps from part to part, less those of the row above. */
+const STEPS = [folded(START), folded(90 - START), folded(80 - 90)];
+const index = (steps = STEPS, { version = 2, flags = 1, cut = 0 } = {}) =>
+  chunk("rfIX", [version, flags, 32, ...leb(cut), ...steps.flat()]);
 const file = ({ header = ihdr(), before = index(), stream = streamOf(HEAD), after = [] } = {}) =>
   Uint8Array.from([
     ...[0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a],
@@ -56,10 +60,25 @@ const file = ({ header = ihdr(), before = index(), stream = streamOf(HEAD), afte
 test("a file is taken apart", () => {
   const read = parse(file());
   assert.deepEqual([read.width, read.height, read.channels, read.palette], [3, 3, 3, null]);
-  assert.deepEqual([...read.rowBits], [START, START + 90, START + 170]);
+  assert.equal(read.cut, 0);
+  assert.deepEqual([...read.partBits], [START, START + 90, START + 170]);
   assert.equal(read.reachesAbove, true);
   assert.equal(read.literals.length, 286);
   assert.deepEqual([...read.distances], [1, 1]);
+});
+
+test("rows may be cut", () => {
+  const steps = [START, 7, 90 - START, 20 - 7, 80 - 90, 0].map(folded);
+  const { cut, partBits } = parse(file({ before: index(steps, { cut: 5 }) }));
+  assert.equal(cut, 5);
+  const expected = [START, 7, 90, 20, 80, 20];
+  assert.deepEqual(
+    [...partBits],
+    expected.map((_, i) => expected.slice(0, i + 1).reduce((sum, step) => sum + step)),
+  );
+  for (const impossible of [3, 6, 13]) {
+    assert.throws(() => parse(file({ before: index(steps, { cut: impossible }) })), CorruptPngError);
+  }
 });
 
 test("a palette is opaque, and black beyond its colours", () => {
@@ -110,11 +129,13 @@ test("what is broken is said to be", () => {
     file({ header: ihdr({ width: 0 }) }),
     file({ header: ihdr({ height: 2 ** 31 }) }),
     file({ header: ihdr({ colour: 3 }) }),
-    file({ before: index([[1], [2], [3]]) }),
-    file({ before: index([[(START & 127) | 128, START >> 7], [90]]) }),
-    file({ before: index([[(START & 127) | 128, START >> 7], [90], [80], [1]]) }),
-    file({ before: index([[(START & 127) | 128, START >> 7], [90], [255, 255, 255, 255, 255, 1]]) }),
-    file({ before: index([[(START & 127) | 128, START >> 7], [255, 255, 3], [80]]) }),
+    file({ before: index([[2], [2], [2]]) }),
+    file({ before: index(STEPS.slice(0, 2)) }),
+    file({ before: index([...STEPS, [1]]) }),
+    file({ before: index([...STEPS.slice(0, 2), [255, 255, 255, 255, 255, 1]]) }),
+    file({ before: index([...STEPS.slice(0, 2), [255]]) }),
+    file({ before: index([STEPS[0], folded(60_000), folded(0)]) }),
+    file({ before: index([STEPS[0], folded(-START - 1), folded(0)]) }),
     file({ stream: [1, 2, 3] }),
     file({ stream: streamOf(HEAD.slice(0, 200), 0) }),
   ]) {
@@ -132,7 +153,7 @@ test("no bytes do harm", () => {
         const read = parse(bytes);
         literalTable(read);
         distanceTable(read);
-        assert.equal(read.rowBits.length, read.height);
+        assert.equal(read.partBits.length, read.height * (read.cut ? 2 : 1));
       } catch (error) {
         assert.ok(error instanceof PngError, `byte ${at} = ${value}: ${error}`);
       }

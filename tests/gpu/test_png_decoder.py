@@ -18,7 +18,7 @@ from PIL import Image
 from rfb_gpu import PngDecoder, PngEncoder
 from rfb_gpu.codecs.png import CorruptPngError, ForeignPngError, PngError
 from rfb_gpu.codecs.png.deflate import TOKENS, DeflateCodes
-from rfb_gpu.codecs.png.file import chunk, index_data, parse, png_file
+from rfb_gpu.codecs.png.file import _parts, chunk, index_data, parse, png_file
 from tests.gpu.helpers import PICTURES, image_of, picture, slanted_edges, texture_of
 
 CHANNELS = ("rgb", "rgba", "gray")
@@ -78,7 +78,12 @@ def test_runs_of_any_length(device, codecs, runs, width, height, channels):
     np.testing.assert_array_equal(image_of(device, codecs[1].decode(file)), by_libpng(file))
 
 
-@given(st.integers(1, 90), st.integers(1, 90), st.integers(1, 400), st.integers(0, 2**32 - 1))
+@given(
+    st.integers(1, 90) | st.sampled_from([340, 341, 342, 400, 1023, 1025]),
+    st.integers(1, 90),
+    st.integers(1, 400),
+    st.integers(0, 2**32 - 1),
+)
 def test_few_colours(device, codecs, width, height, colours, seed):
     """With a palette, or with matches in the row above."""
     rng = np.random.default_rng(seed)
@@ -169,7 +174,7 @@ def test_every_filter(device, codecs, channels, no_pillow):
 
 def test_every_distance_within_a_row(device, codecs, no_pillow):
     """Also those that our encoder does not use, in matches of all lengths that begin anywhere in a word."""
-    distances = [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 16, 31, 32, 100, 128]
+    distances = [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 16, 31, 32, 50, 64]
     rng = np.random.default_rng(0)
     width, rows, all_tokens, beginnings = 900, [], [], []
     for _ in range(70):
@@ -359,13 +364,26 @@ def test_a_flipped_bit_is_noticed(device, codecs):
         codecs[1].decode(bytes(file))
 
 
-@given(st.lists(st.integers(0, 2**31), min_size=1, max_size=50), st.booleans())
-def test_an_index_is_read_as_it_was_written(steps, reaches_above):
-    from rfb_gpu.codecs.png.file import _row_bits
-
-    bits = np.cumsum(np.array(steps, np.int64) % (2**32 // len(steps)))
-    data = index_data(bits, reaches_above)
-    np.testing.assert_array_equal(_row_bits(memoryview(data)[3:], len(steps)), bits)
-    for broken in (data[3:-1] + b"\x80", data[3:] + b"\x01", b"\xff" * 12):
+@given(
+    st.lists(st.tuples(st.integers(0, 2**31), st.integers(0, 2**31)), min_size=1, max_size=50),
+    st.sampled_from([0, 5, 5761]),
+    st.booleans(),
+)
+def test_an_index_is_read_as_it_was_written(steps, cut, reaches_above):
+    parts = 2 if cut else 1
+    steps = np.array(steps, np.int64)[:, :parts]
+    bits = np.cumsum(steps % (2**32 // steps.size)).reshape(steps.shape)
+    data = index_data(bits, reaches_above, cut)
+    read_cut, read = _parts(memoryview(data)[3:], len(steps))
+    assert read_cut == cut
+    np.testing.assert_array_equal(read, bits)
+    backwards = index_data(np.append(bits, [bits[-1] - 1], 0), reaches_above, cut)
+    for broken, rows in [
+        (data[3:-1] + b"\x80", len(steps)),
+        (data[3:] + b"\x01", len(steps)),
+        (b"\xff" * 12, len(steps)),
+        (b"", len(steps)),
+        (backwards[3:], len(steps) + 1),
+    ]:
         with pytest.raises(CorruptPngError):
-            _row_bits(memoryview(broken), len(steps))
+            _parts(memoryview(broken), rows)

@@ -119,13 +119,15 @@ def check_way(device, slot, way, buffer, rows):
     # Bits to places.
     stream = words(device, by_name["stream"], slot.stream_start + slot.stream_words)
     places = reference.place_spans(bits, codes.start)
-    table = stream[4 : 4 + 3 * height].reshape(-1, 3)
+    table = stream[4 : 4 + 4 * height].reshape(-1, 4)
     assert [*table[:, 0], stream[0]] == places
+    if way.cut:
+        assert table[:, 3].tolist() == reference.place_cuts(data, way.candidates, codes.tokens, places)
 
     # Places to the stream.
     whole, row_sums = reference.write_stream(bits, data)
     assert as_text(stream[slot.stream_start :])[codes.start : places[-1]] == whole
-    np.testing.assert_array_equal(table[:, 1:], row_sums)
+    np.testing.assert_array_equal(table[:, 1:3], row_sums)
     assert not words(device, slot.statistics, 1 + _STATISTICS_COLOURS + _PLACES).any()
 
 

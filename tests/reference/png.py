@@ -29,6 +29,7 @@ PIECE_BYTES = 32
 SUB, UP, PAETH = 1, 2, 4
 SHORTEST, LONGEST = 3, 258
 ROUNDS = 3
+SHORTEST_CUT = 1024
 TOKENS = 528
 
 Candidates = Sequence[tuple[int, int, int]]
@@ -86,6 +87,13 @@ def residuals(rows: np.ndarray, channels: int, filters: np.ndarray) -> np.ndarra
     return np.hstack([filters[:, None], rows - chosen]).astype(np.uint8)
 
 
+def cut_of(row_bytes: int, candidates: Candidates) -> int:
+    """The place, counted like a span's, that no match goes across: where a decoder can begin as well. 0: there is none."""
+    whole = PADDING + row_bytes
+    has_cut = whole >= SHORTEST_CUT and any(above for above, _, _ in candidates)
+    return PIECE_BYTES * round(whole / (2 * PIECE_BYTES)) if has_cut else 0
+
+
 class _Span:
     """Finds the tokens of a span. Places are counted from three bytes before the row."""
 
@@ -99,9 +107,12 @@ class _Span:
             begin, end = max(PADDING, PADDING + left), min(len(self.row), len(self.row) + left)
             if above and row % STRIPE_ROWS == 0:
                 end = 0
+            cut = cut_of(data.shape[1], candidates)
+            at_cut = range(cut, cut + left) if left > 0 else range(cut + min(left, -1), cut)
             run, runs = 0, [0] * (self.end - first)
             for place in reversed(range(first, self.end)):
-                run = run + 1 if begin <= place < end and source[place - left] == self.row[place] else 0
+                is_same = begin <= place < end and source[place - left] == self.row[place]
+                run = run + 1 if is_same and place not in at_cut else 0
                 runs[place - first] = run
             self._same.append(runs)
 
@@ -166,9 +177,12 @@ class _Span:
             yield place, length, candidate
             place += length
 
-    def token_numbers(self) -> Iterator[int]:
-        """A literal is its byte; a match of 3 to 258 bytes is 253 + its length, and then 512 + its candidate."""
+    def token_numbers(self, before: float = np.inf) -> Iterator[int]:
+        """Of tokens that begin before a place: a literal is its byte; a match of 3 to 258 bytes is 253 + its length, and then 512 +
+        its candidate."""
         for place, length, candidate in self.tokens():
+            if place >= before:
+                return
             if length == 1:
                 yield self.row[place]
                 continue
@@ -211,6 +225,19 @@ def encode_spans(
 def place_spans(bits: list[list[str]], start: int) -> list[int]:
     """The bit where each row begins, and where the last one ends."""
     return [start, *(start + np.cumsum([sum(map(len, row)) for row in bits])).tolist()]
+
+
+def place_cuts(
+    data: np.ndarray, candidates: Candidates, codes: np.ndarray, places: Sequence[int]
+) -> list[int]:
+    """The bit where the second part of each row begins; ``places``: those of the rows."""
+    lengths = np.asarray(codes).astype(int) & 31
+    cut = cut_of(data.shape[1], candidates)
+    return [
+        places[row]
+        + int(sum(lengths[list(span.token_numbers(cut))].sum() for span in _spans(data, row, candidates)))
+        for row in range(len(data))
+    ]
 
 
 def write_stream(bits: list[list[str]], data: np.ndarray) -> tuple[str, np.ndarray]:

@@ -25,13 +25,15 @@ export interface PngFile {
   /** Lengths of the codes of literals, the end of the block and matches, and of distances. */
   readonly literals: Uint8Array;
   readonly distances: Uint8Array;
-  /** The bit of the stream where each row begins. */
-  readonly rowBits: Uint32Array<ArrayBuffer>;
+  /** The byte of a row, its filter's number included, where its second part begins; 0 if rows are not cut. */
+  readonly cut: number;
+  /** The bit of the stream where each part of each row begins. */
+  readonly partBits: Uint32Array<ArrayBuffer>;
   readonly reachesAbove: boolean;
 }
 
 const SIGNATURE = [0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a];
-const INDEX_VERSION = 1;
+const INDEX_VERSION = 2;
 const INDEX_HEAD_BYTES = 3;
 const REACHES_ABOVE = 1;
 export const STRIPE_ROWS = 32;
@@ -64,12 +66,15 @@ export function parse(data: Uint8Array<ArrayBuffer>): PngFile {
   }
   const palette = colourType === INDEXED ? paletteOf(chunks.get("PLTE")) : null;
   const { literals, distances, stop } = readHead(stream);
-  const rowBits = readIndex(index.subarray(INDEX_HEAD_BYTES), height);
-  if (rowBits[0] !== stop || rowBits[height - 1]! >= 8 * stream.length) {
+  const { cut, partBits } = readIndex(index.subarray(INDEX_HEAD_BYTES), height);
+  if (partBits[0] !== stop || partBits[partBits.length - 1]! >= 8 * stream.length) {
     throw new CorruptPngError("the file's index points beyond its picture");
   }
+  if (cut && (cut % 4 !== 1 || cut > width * channels)) {
+    throw new CorruptPngError("the file's index cuts rows where they cannot be cut");
+  }
   const reachesAbove = (index[1]! & REACHES_ABOVE) !== 0;
-  return { width, height, channels, palette, stream, literals, distances, rowBits, reachesAbove };
+  return { width, height, channels, palette, stream, literals, distances, cut, partBits, reachesAbove };
 }
 
 /** The first chunk of each name. A second one of the picture makes the file a foreign one. */
@@ -106,32 +111,44 @@ function paletteOf(colours: Uint8Array | undefined): Uint32Array<ArrayBuffer> {
   return palette;
 }
 
-/** LEB128 numbers, each added to the ones before. */
-function readIndex(numbers: Uint8Array, rows: number): Uint32Array<ArrayBuffer> {
+/** Where rows are cut, and the bit where each part begins. */
+function readIndex(numbers: Uint8Array, rows: number): Pick<PngFile, "cut" | "partBits"> {
+  let at = 0;
+  /** A LEB128 number. */
+  const next = () => {
+    let value = 0;
+    for (let shift = 1; shift <= 2 ** 28; shift *= 128) {
+      const byte = numbers[at++] ?? 128;
+      value += (byte & 127) * shift;
+      if (byte < 128) {
+        return value;
+      }
+    }
+    throw new CorruptPngError("the file's index is broken");
+  };
+  const cut = next();
+  const parts = cut ? 2 : 1;
   // Before there is room for as many as the file claims to have rows.
-  if (numbers.length < rows) {
+  if (numbers.length - at < parts * rows) {
     throw new CorruptPngError("the file's index has fewer entries than the picture has rows");
   }
-  const bits = new Uint32Array(rows);
-  let at = 0;
-  let sum = 0;
-  for (let row = 0; row < rows; row++) {
-    let shift = 1;
-    let byte = 128;
-    while (byte >= 128 && at < numbers.length && shift <= 2 ** 28) {
-      byte = numbers[at++]!;
-      sum += (byte & 127) * shift;
-      shift *= 128;
+  const partBits = new Uint32Array(parts * rows);
+  const steps = [0, 0]; // of the row above
+  let bit = 0;
+  for (let i = 0; i < partBits.length; i++) {
+    const number = next();
+    const part = i % parts;
+    steps[part]! += number % 2 ? -(number + 1) / 2 : number / 2;
+    bit += steps[part]!;
+    if (steps[part]! < 0 || bit >= 2 ** 32) {
+      throw new CorruptPngError("the file's index points beyond the file");
     }
-    if (byte >= 128 || sum >= 2 ** 32) {
-      throw new CorruptPngError("the file's index is broken");
-    }
-    bits[row] = sum;
+    partBits[i] = bit;
   }
   if (at !== numbers.length) {
     throw new CorruptPngError("the file's index has more entries than the picture has rows");
   }
-  return bits;
+  return { cut, partBits };
 }
 
 // ---- the codes of a deflate block (RFC 1951)

@@ -26,12 +26,12 @@ const LONGEST = 15;
 const STEP_BYTES = 32;
 const LAG = 2;
 
-type BufferName = "frame" | "stream" | "rowBits" | "tables" | "rows" | "palette";
+type BufferName = "frame" | "stream" | "partBits" | "tables" | "rows" | "palette";
 type StageName = keyof typeof STAGES;
 
 /** What a stage binds, in the order of its bindings; those after the bar it writes to. */
 const STAGES = {
-  inflate_rows: ["frame", "stream", "rowBits", "tables", "|", "rows"],
+  inflate_rows: ["frame", "stream", "partBits", "tables", "|", "rows"],
   unfilter_rows: ["frame", "rows", "palette", "|", "picture"],
 } as const satisfies Record<string, readonly (BufferName | "|" | "picture")[]>;
 
@@ -133,17 +133,18 @@ export class PngDecoder {
   }
 
   #upload(file: PngFile, top: number, commands: GPUCommandEncoder): void {
-    const { width, height, stream, rowBits, palette } = file;
+    const { width, height, stream, partBits, palette } = file;
     const rowBytes = 1 + width * file.channels;
     const rowWords = Math.ceil((ROW_PADDING + rowBytes) / 4);
     const literals = literalTable(file);
     const distances = distanceTable(file);
-    const [stepBytes, lag] = file.reachesAbove ? [STEP_BYTES, LAG] : [rowBytes, 0];
-    const steps = Math.ceil(rowBytes / stepBytes) + lag * (STRIPE_ROWS - 1);
+    const longest = Math.max(file.cut, rowBytes - file.cut);
+    const [stepBytes, lag] = file.reachesAbove ? [STEP_BYTES, LAG] : [longest, 0];
+    const steps = Math.ceil(longest / stepBytes) + lag * (STRIPE_ROWS - 1);
     // All buffers before the first write: a frame that does not fit must leave the last one's data alone.
     const frame = this.#buffers.reserve("frame", 48, GPUBufferUsage.UNIFORM);
     const streamBuffer = this.#buffers.reserve("stream", stream.length);
-    const bits = this.#buffers.reserve("rowBits", rowBits.byteLength);
+    const bits = this.#buffers.reserve("partBits", partBits.byteLength);
     const tables = this.#buffers.reserve("tables", 4 * (DISTANCES + (1 << LONGEST)));
     this.#buffers.reserve("rows", 4 * (height * rowWords + 8)); // some words are read from beyond
     const colours = this.#buffers.reserve("palette", 4 * 256);
@@ -164,11 +165,11 @@ export class PngDecoder {
         stepBytes,
         lag,
         top,
-        0,
+        ROW_PADDING + (file.cut || rowBytes),
       ),
     );
     this.#staging.upload(commands, [[streamBuffer, stream]]);
-    queue.writeBuffer(bits, 0, rowBits);
+    queue.writeBuffer(bits, 0, partBits);
     queue.writeBuffer(tables, 0, distances);
     queue.writeBuffer(tables, 4 * DISTANCES, literals);
     if (palette) {

@@ -30,7 +30,7 @@ up to 6 bytes beyond, while up to 3 of that row wait for their word to be full."
 class _Stages(DecoderStages):
     FOLDER = "png"
     BOUND: ClassVar[dict[str, str]] = {
-        "inflate_rows": "frame stream row_bits tables +rows",
+        "inflate_rows": "frame stream part_bits tables +rows",
         "unfilter_rows": "frame rows palette +picture",
     }
 
@@ -43,10 +43,10 @@ class PngDecoder(TextureDecoder):
         profile: time the work on the GPU, for :meth:`timings`: True as a whole, ``"stages"`` each stage in a pass of its own; needs
             the device feature ``timestamp-query``.
 
-    Files of :class:`PngEncoder` are decoded on the GPU: they tell where each row begins, and depend on each other only within
-    stripes of 32 rows. All others are decoded by Pillow on the CPU, if that is installed, and uploaded. Textures hold the file's
-    own numbers; gray files have R = G = B, those without alpha 255 for it. Once the decoder has seen the sizes that are to come, it
-    makes no more GPU objects.
+    Files of :class:`PngEncoder` are decoded on the GPU: they tell where each row or half of one begins, and rows depend on each
+    other only within stripes of 32. All others are decoded by Pillow on the CPU, if that is installed, and uploaded. Textures hold
+    the file's own numbers; gray files have R = G = B, those without alpha 255 for it. Once the decoder has seen the sizes that are
+    to come, it makes no more GPU objects.
 
     :meth:`decode` raises :class:`CorruptPngError` for bytes that are no PNG file or a broken one, and :class:`ForeignPngError` for
     one that is not ours where Pillow is not installed.
@@ -104,8 +104,9 @@ class PngDecoder(TextureDecoder):
         tables = np.zeros(_DISTANCES + literals.size, np.uint32)
         tables[: distances.size] = distances
         tables[_DISTANCES:] = literals
-        step_bytes, lag = (_STEP_BYTES, _LAG) if file.reaches_above else (file.row_bytes, 0)
-        steps = -(-file.row_bytes // step_bytes) + lag * (STRIPE_ROWS - 1)
+        longest = max(file.cut, file.row_bytes - file.cut)
+        step_bytes, lag = (_STEP_BYTES, _LAG) if file.reaches_above else (longest, 0)
+        steps = -(-longest // step_bytes) + lag * (STRIPE_ROWS - 1)
         frame = np.array(
             [
                 file.width,
@@ -119,7 +120,7 @@ class PngDecoder(TextureDecoder):
                 step_bytes,
                 lag,
                 0,
-                0,
+                _ROW_PADDING + (file.cut or file.row_bytes),
             ],
             np.uint32,
         )
@@ -127,14 +128,14 @@ class PngDecoder(TextureDecoder):
         # All buffers before the first write: a file that does not fit leaves everything as it was.
         self._reserve("frame", frame.nbytes)
         self._reserve("stream", len(file.stream))
-        self._reserve("row_bits", file.row_bits.nbytes)
+        self._reserve("part_bits", file.part_bits.nbytes)
         self._reserve("tables", 4 * (_DISTANCES + (1 << 15)))
         self._reserve("rows", 4 * (file.height * row_words + 8))  # some words are read from beyond
         self._reserve("palette", palette.nbytes)
         write: Any = self._device.queue.write_buffer
         write(self._buffers["frame"], 0, frame)
         self._write_bytes("stream", file.stream)
-        write(self._buffers["row_bits"], 0, file.row_bits)
+        write(self._buffers["part_bits"], 0, file.part_bits)
         write(self._buffers["tables"], 0, tables)
         if file.palette is not None:
             write(self._buffers["palette"], 0, palette)

@@ -2,7 +2,7 @@
 //
 // in:       `rows`, `codes`
 // out:      `scratch`: its first word, zero before, counts those that are used; the bits begin with a word of the span's own;
-//           `records`
+//           `records`: of the span, and in the one of its cut also how many bits stand before that
 // dispatch: (spans of a row, rows), 128 threads
 // moves:    each byte once, that of the row above once more, the stream once
 //
@@ -70,6 +70,10 @@ fn encode_spans(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
         scratch_start = 1u + atomicAdd(&scratch[0], words);
         let record = vec4u(sum_of_bits.total, scratch_start, atomicLoad(&sums[0]), atomicLoad(&sums[1]));
         records[group.y * frame.spans_per_row + group.x] = record;
+    }
+    // A token begins at the cut, which is the first byte of a piece.
+    if (group.x * SPAN_BYTES + thread * PIECE_BYTES == frame.cut) {
+        records[frame.height * frame.spans_per_row + group.y].x = sum_of_bits.inclusive - bits;
     }
     workgroupBarrier();
     let has_room = scratch_start + words <= arrayLength(&scratch);

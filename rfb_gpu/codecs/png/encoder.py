@@ -40,19 +40,22 @@ CHANNELS = {"gray": 1, "rgb": 3, "rgba": 4, "premultiplied": 4}
 # Mirrors shaders/png_frame.wgsl, png_palette.wgsl and png_spans.wgsl.
 _ROW_PADDING = 3
 _SPAN_BYTES = 4096
+_PIECE_BYTES = 32
 _STREAM_ROWS = 4  # words
-_STREAM_ROW = 3
+_STREAM_ROW = 4
 _WAYS = 4
 _STATISTICS_COLOURS = _WAYS * TOKENS
 _PLACES = 1024
 _STATISTICS = _STATISTICS_COLOURS + _PLACES + 1
 _MOST_COLOURS = 256
 _MOST_CANDIDATES = 8
-_FRAME_WORDS = 12 + 4 * _MOST_CANDIDATES
+_FRAME_WORDS = 16 + 4 * _MOST_CANDIDATES
 # With the best code of 286 symbols no token takes more bits on average than with the flat one, which has 9.
 _MOST_BITS_PER_BYTE = 9
 _HEAD_BYTES = 512
 
+_SHORTEST_CUT = 1024
+"""Bytes of a row with its padding."""
 _SAMPLED_ROWS = 128
 """About so many rows are enough to find the codes and the best way by."""
 _SAMPLE_STEP = 15
@@ -69,6 +72,13 @@ def _candidates(channels: int, row_bytes: int, is_filtered: bool) -> list[tuple[
     if not is_filtered:
         found += [(1, pixels * channels, 1) for pixels in (0, 1, -1, 2, -2, 3, -3)]
     return [each for each in found if 0 < each[0] * row_bytes + each[1] <= LONGEST_DISTANCE]
+
+
+def _cut(bytes_of_row: int) -> int:
+    """Where rows are cut, so that a decoder can go through both parts at the same time; short ones are not: 0."""
+    if bytes_of_row < _SHORTEST_CUT:
+        return 0
+    return round(bytes_of_row / 2 / _PIECE_BYTES) * _PIECE_BYTES
 
 
 class _Stages(Stages):
@@ -109,6 +119,9 @@ class _Way:
         self.spans_per_row = -(-(_ROW_PADDING + self.row_bytes) // _SPAN_BYTES)
         self.spans = height * self.spans_per_row
         self.candidates = _candidates(channels, self.row_bytes, is_filtered)
+        self.reaches_above = any(above for above, _, _ in self.candidates)
+        # Where matches stay in their row, decoding is quick enough.
+        self.cut = _cut(_ROW_PADDING + self.row_bytes) if self.reaches_above else 0
         self.distances = [above * self.row_bytes + left for above, left, _ in self.candidates]
         self.frame: wgpu.GPUBuffer
         self.count: list[Stage]  # of the sample
@@ -120,7 +133,7 @@ class _Way:
     ) -> bytes:
         """The uniform buffer ``Frame``."""
         words = np.zeros(_FRAME_WORDS, np.int32)
-        words[:12] = [
+        words[:13] = [
             width,
             height,
             *origin,
@@ -132,8 +145,9 @@ class _Way:
             len(self.candidates),
             stream_start,
             stream_words,
+            self.cut,
         ]
-        words[12:].reshape(-1, 4)[: len(self.candidates), :3] = self.candidates
+        words[16:].reshape(-1, 4)[: len(self.candidates), :3] = self.candidates
         return words.tobytes()
 
 
@@ -168,7 +182,7 @@ class _Slot:
         self.statistics = self._buffer("statistics", 4 * _STATISTICS, storage | usage.COPY_SRC)
         self.codes = self._buffer("codes", 4 * (TOKENS + 1), storage | usage.COPY_DST)
         scratch = self._buffer("scratch", scratch_bytes, storage)
-        records = self._buffer("records", 16 * most_spans, storage)
+        records = self._buffer("records", 16 * (most_spans + height), storage)
         stream = self._buffer("stream", stream_bytes, storage | usage.COPY_SRC)
         self.counts_staging = self._buffer("staging", 4 * _STATISTICS, usage.COPY_DST | usage.MAP_READ)
         self.statistics_copy = Copy(self.statistics, self.counts_staging, 4 * _STATISTICS)
@@ -417,8 +431,9 @@ class PngEncoder(TextureEncoder):
         head = mapped.words(0, slot.stream_start)
         rows = head[_STREAM_ROWS:][: _STREAM_ROW * height].reshape(-1, _STREAM_ROW)
         pieces = mapped.slice(4 * slot.stream_start, slot.stream_bytes(int(head[0])))
-        stream = codes.zlib_stream(pieces, int(head[0]), adler32(rows[:, 1:], way.row_bytes))
-        index = index_data(rows[:, 0], any(above for above, _, _ in way.candidates))
+        stream = codes.zlib_stream(pieces, int(head[0]), adler32(rows[:, 1:3], way.row_bytes))
+        parts, cut = (rows[:, [0, 3]], way.cut - _ROW_PADDING) if way.cut else (rows[:, :1], 0)
+        index = index_data(parts, way.reaches_above, cut)
         return png_file(width, height, channels, stream, index, self._dpi, palette)
 
 

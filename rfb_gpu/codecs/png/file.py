@@ -4,10 +4,15 @@ A file of ours is a PNG of 8 bits a sample, not interlaced, whose rows are one d
 chunk, and which has an index, so that a decoder can begin with every row at once. The index is a private, ancillary chunk, unsafe
 to copy, before IDAT; other decoders skip it.
 
-The index, ``rfIX``: version (u8), flags (u8; 1: matches reach into the row above), rows of a stripe (u8); then for each row, as a
-LEB128 number, by how many bits it begins behind the one before, and the first behind the beginning of the zlib stream. In the
-first row of a stripe neither filters nor matches reach above. Nowhere do matches reach beyond the row above, and there no farther
-than ``REACH`` bytes to the right of the place that they fill; none goes beyond the end of its row.
+The index, ``rfIX``: version (u8), flags (u8; 1: matches reach into the row above), rows of a stripe (u8); and then LEB128 numbers.
+The first is the byte of a row, its filter's number included, where its second part begins, a multiple of four less three; 0 if rows
+are not cut. The others are for each part of each row, first to last, by how many bits it begins behind the part before, and the
+first behind the beginning of the zlib stream: less the same number of the row above, and signs are folded in, so that 0, -1, 1, -2
+are 0, 1, 2, 3.
+
+In the first row of a stripe neither filters nor matches reach above. Matches reach back ``REACH_BACK`` bytes in their own row, and
+to ``REACH`` bytes to either side of the place that they fill in the row above, and no farther. None goes beyond the end of its
+part, or takes anything from the other one.
 
 Nothing here trusts its input: :func:`parse` raises :class:`ForeignPngError` for files that our decoder does not take (another
 decoder may) and :class:`CorruptPngError` for bytes that are no PNG. ``js/src/decoders/png-file.ts`` is the same in TypeScript.
@@ -28,11 +33,11 @@ __all__ = ["CorruptPngError", "ForeignPngError", "PngError", "PngFile", "index_d
 
 STRIPE_ROWS = 32
 """Mirrors shaders/png_rows.wgsl."""
-REACH = 16
-"""Bytes."""
+REACH, REACH_BACK = 16, 64
+"""Bytes. Mirrors png/inflate_rows.wgsl."""
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_INDEX_VERSION = 1
+_INDEX_VERSION = 2
 _REACHES_ABOVE = 1
 _COLOUR_TYPES = {1: 0, 3: 2, 4: 6}  # by channels: grayscale, truecolour, truecolour with alpha
 _CHANNELS = {0: 1, 2: 3, 3: 1, 6: 4}  # by colour type
@@ -54,31 +59,47 @@ class ForeignPngError(PngError):
     """A PNG that the GPU's decoder does not take: one without an index, which all but our own are. Other decoders may."""
 
 
-def index_data(row_bits: NDArray[np.integer], reaches_above: bool) -> bytes:
-    """The data of the index, from the bit where each row begins, shape (rows,)."""
-    places = np.append(0, row_bits).astype(np.int64)
-    steps = (places[1:] - places[:-1])[:, None] >> _SHIFTS
-    follows = np.zeros_like(steps, bool)
-    follows[:, :-1] = steps[:, 1:] > 0
+def index_data(part_bits: NDArray[np.integer], reaches_above: bool, cut: int = 0) -> bytes:
+    """The data of the index.
+
+    Arguments:
+        part_bits: the bit where each part of each row begins; shape (rows, parts), or (rows,).
+        reaches_above: whether matches reach into the row above.
+        cut: the byte of a row where its second part begins; 0 if there is one part.
+    """
+    places = part_bits.astype(np.int64).reshape(len(part_bits), -1)
+    steps = np.diff(places.ravel(), prepend=0).reshape(places.shape)
+    changes = np.diff(steps, prepend=0, axis=0).ravel()
+    numbers = np.append(cut, changes << 1 ^ changes >> 63)
+    parts = numbers[:, None] >> _SHIFTS
+    follows = np.zeros_like(parts, bool)
+    follows[:, :-1] = parts[:, 1:] > 0
     is_there = np.ones_like(follows)
     is_there[:, 1:] = follows[:, :-1]
-    numbers = ((steps & 127) | follows * 128)[is_there].astype(np.uint8)
-    return bytes([_INDEX_VERSION, _REACHES_ABOVE * reaches_above, STRIPE_ROWS]) + numbers.tobytes()
+    data = ((parts & 127) | follows * 128)[is_there].astype(np.uint8)
+    return bytes([_INDEX_VERSION, _REACHES_ABOVE * reaches_above, STRIPE_ROWS]) + data.tobytes()
 
 
-def _row_bits(numbers: memoryview, rows: int) -> NDArray[np.uint32]:
+def _parts(numbers: memoryview, rows: int) -> tuple[int, NDArray[np.uint32]]:
+    """Where rows are cut, and the bit where each part begins, shape (rows, parts)."""
     data = np.frombuffer(numbers, np.uint8).astype(np.int64)
     ends = np.flatnonzero(data < 128)
-    if ends.size != rows or ends[-1] != data.size - 1:
-        raise CorruptPngError("the PNG file's index has not as many entries as the picture has rows")
+    if not ends.size or ends[-1] != data.size - 1:
+        raise CorruptPngError("the PNG file's index is cut off")
     starts = np.append(0, ends[:-1] + 1)
     place = np.arange(data.size) - np.repeat(starts, ends - starts + 1)
     if place.max() >= _SHIFTS.size:
         raise CorruptPngError("the PNG file's index has a number that is too large")
-    found = np.cumsum(np.add.reduceat((data & 127) << 7 * place, starts))
-    if found[-1] >= 2**32:
+    cut, *_ = found = np.add.reduceat((data & 127) << 7 * place, starts)
+    parts = 2 if cut else 1
+    if found.size != 1 + parts * rows:
+        raise CorruptPngError("the PNG file's index has not as many entries as the picture has rows")
+    changes = (found[1:] >> 1 ^ -(found[1:] & 1)).reshape(rows, parts)
+    steps = changes.cumsum(0)
+    bits = steps.ravel().cumsum().reshape(rows, parts)
+    if steps.min() < 0 or bits[-1, -1] >= 2**32:
         raise CorruptPngError("the PNG file's index points beyond the file")
-    return found.astype(np.uint32)
+    return int(cut), bits.astype(np.uint32)
 
 
 def chunk(kind: bytes, *data: bytes | bytearray) -> bytes:
@@ -127,8 +148,10 @@ class PngFile:
     stream: memoryview
     """The zlib stream."""
     block: BlockHead
-    row_bits: NDArray[np.uint32]
-    """The bit of ``stream`` where each row begins; shape (height,)."""
+    cut: int
+    """The byte of a row, its filter's number included, where its second part begins; 0 if rows are not cut."""
+    part_bits: NDArray[np.uint32]
+    """The bit of ``stream`` where each part of each row begins; shape (height, parts)."""
     reaches_above: bool
 
     @property
@@ -193,9 +216,11 @@ def parse(data: bytes | bytearray | memoryview) -> PngFile:
         block = read_head(stream)
     except CorruptBlockError as error:
         raise CorruptPngError(f"the PNG file is broken: {error}") from None
-    row_bits = _row_bits(index[3:], height)
-    if row_bits[0] != block.stop or row_bits[-1] >= 8 * len(stream):
+    cut, part_bits = _parts(index[3:], height)
+    if part_bits[0, 0] != block.stop or part_bits[-1, -1] >= 8 * len(stream):
         raise CorruptPngError("the PNG file's index points beyond its picture")
+    if cut and (cut % 4 != 1 or cut > width * _CHANNELS[colour_type]):
+        raise CorruptPngError("the PNG file's index cuts rows where they cannot be cut")
     return PngFile(
         width,
         height,
@@ -203,6 +228,7 @@ def parse(data: bytes | bytearray | memoryview) -> PngFile:
         palette,
         stream,
         block,
-        row_bits,
+        cut,
+        part_bits,
         bool(index[1] & _REACHES_ABOVE),
     )

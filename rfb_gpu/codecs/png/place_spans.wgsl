@@ -1,7 +1,7 @@
-// Stage 4 of 5: where every row begins, one workgroup.
+// Stage 4 of 5: where every row begins, and its cut, one workgroup.
 //
 // in:       `records`, `codes`: behind them, the bit of the stream where the first token begins
-// out:      `stream`: its length, and where rows begin; zeros where the next frame needs them
+// out:      `stream`: its length, and where rows and cuts are; zeros where the next frame needs them
 // dispatch: (1), 256 threads, each for some rows that follow each other
 // moves:    8 bytes a span
 
@@ -18,9 +18,9 @@ const WORKGROUP_SIZE = 256u;
 @group(0) @binding(4) var<storage, read_write> scratch: array<u32>;
 @group(0) @binding(5) var<storage, read_write> statistics: array<u32>;
 
-fn bits_of_rows(first: u32, end: u32) -> u32 {
+fn bits_of_spans(first: u32, end: u32) -> u32 {
     var bits = 0u;
-    for (var span = first * frame.spans_per_row; span < end * frame.spans_per_row; span++) {
+    for (var span = first; span < end; span++) {
         bits += records[span].x;
     }
     return bits;
@@ -31,12 +31,15 @@ fn place_spans(@builtin(local_invocation_index) thread: u32) {
     let rows = (frame.height + WORKGROUP_SIZE - 1u) / WORKGROUP_SIZE;
     let first = min(thread * rows, frame.height);
     let end = min(first + rows, frame.height);
-    let bits = bits_of_rows(first, end);
+    let bits = bits_of_spans(first * frame.spans_per_row, end * frame.spans_per_row);
     let sum = inclusive_sum(bits, thread);
     var start = codes[TOKENS] + sum.inclusive - bits;
     for (var row = first; row < end; row++) {
-        stream[STREAM_ROWS + 3u * row] = start;
-        start += bits_of_rows(row, row + 1u);
+        let span = row * frame.spans_per_row;
+        let before_cut = bits_of_spans(span, span + frame.cut / SPAN_BYTES) + records[frame.height * frame.spans_per_row + row].x;
+        stream[STREAM_ROWS + STREAM_ROW * row] = start;
+        stream[STREAM_ROWS + STREAM_ROW * row + 3u] = start + before_cut;
+        start += bits_of_spans(span, span + frame.spans_per_row);
     }
     if (thread == 0u) {
         stream[0] = codes[TOKENS] + sum.total;

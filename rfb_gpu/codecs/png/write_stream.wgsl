@@ -37,7 +37,7 @@ fn write_stream(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
     let first_of_row = group.y * frame.spans_per_row;
     let span = first_of_row + group.x;
     let record = records[span];
-    var start = stream[STREAM_ROWS + 3u * group.y];
+    var start = stream[STREAM_ROWS + STREAM_ROW * group.y];
     for (var before = first_of_row; before < span; before++) {
         start += records[before].x;
     }
@@ -66,7 +66,7 @@ fn write_stream(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
     }
     if (group.x == 0u && thread == 0u) {
         let sums = row_sums(span);
-        stream[STREAM_ROWS + 3u * group.y + 1u] = sums.x;
-        stream[STREAM_ROWS + 3u * group.y + 2u] = sums.y;
+        stream[STREAM_ROWS + STREAM_ROW * group.y + 1u] = sums.x;
+        stream[STREAM_ROWS + STREAM_ROW * group.y + 2u] = sums.y;
     }
 }

@@ -13,6 +13,7 @@ struct Frame {
     candidates: u32,        // how many of the following there are
     stream_start: u32,      // words of `stream` before its bits
     stream_words: u32,      // that `stream` has room for
+    cut: u32,               // a byte of a row's words: what begins there takes nothing from before it, nor the other way round; 0: none
     candidate: array<vec4i, 8>,
 }
 
@@ -31,14 +32,16 @@ const TOKENS = 528u;
 const WAYS = 4u;
 const STATISTICS_COLOURS = WAYS * TOKENS;
 
-// `stream`: its length in bits; from this word on for each row, the bit where it begins and two sums for Adler-32 of its bytes alone; and
-// from frame.stream_start on the bits, lowest first.
+// `stream`: its length in bits; from this word on for each row, the bit where it begins, two sums for Adler-32 of its bytes alone, and the
+// bit of its cut; and from frame.stream_start on the bits, lowest first.
 const STREAM_ROWS = 4u;
+const STREAM_ROW = 4u;
 
 const ADLER_BASE = 65521u;
 
 // A span, which a workgroup codes, is so many bytes of a row, its padding among them. The row's last span may be short. Of each,
-// `records` has: how many bits, where they lie in `scratch`, and two sums for Adler-32.
+// `records` has: how many bits, where they lie in `scratch`, and two sums for Adler-32. Behind them it has for each row how many bits of
+// its span stand before its cut.
 const SPAN_THREADS = 128u;
 const SPAN_WORDS = 1024u;
 const SPAN_BYTES = 4096u;

@@ -13,7 +13,7 @@ struct Frame {
     step_bytes: u32,        // a row goes on by so many bytes in a step
     lag: u32,               // and so many steps behind the row above
     top: u32,               // the picture's row where the first one goes
-    padding: u32,
+    cut: u32,               // the byte of a row's words where its second part begins; its end if it has one
 }
 
 // Rows of bytes, lowest first in a word. A row begins with three bytes of nothing, so that four pixels are CHANNELS whole words.

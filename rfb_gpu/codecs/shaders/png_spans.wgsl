@@ -117,6 +117,9 @@ fn find_same(number: u32, first: u32, thread: u32) {
     let row_end = i32(ROW_PADDING + frame.row_bytes);
     let start = i32(first + thread * PIECE_BYTES);
     mask &= low_bits(min(row_end, row_end + left) - start) & ~low_bits(max(i32(ROW_PADDING), i32(ROW_PADDING) + left) - start);
+    // No match goes across the cut, or takes from the other side of it. One with what is right above ends a byte before.
+    let cut = i32(frame.cut) - start;
+    mask &= ~(low_bits(cut + max(left, 0)) & ~low_bits(cut + select(min(left, -1), 0, left > 0)));
     same[number * SPAN_THREADS + thread] = mask;
     if (mask == 0xffffffffu) {
         atomicOr(&full[number * FULL_WORDS + (thread >> 5u)], 1u << (thread & 31u));
