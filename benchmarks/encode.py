@@ -321,6 +321,9 @@ def main() -> None:
         "--subsampling", action="append", choices=SUBSAMPLINGS, help="several times; default 444 and 420"
     )
     parser.add_argument("--quality", action="append", type=int, help="several times; default 80")
+    parser.add_argument(
+        "--smooth", action="store_true", help="pictures as pygfx draws them by default, supersampled"
+    )
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--warm-up", type=int, default=5)
     parser.add_argument("--peers", action="store_true")
@@ -344,7 +347,9 @@ def measure(options: argparse.Namespace) -> None:
     results = []
     for size in options.size:
         width, height = map(int, size.split("x"))
-        images = {scene: render_to_array(scene, width, height) for scene in options.scene}
+        images = {
+            scene: render_to_array(scene, width, height, is_smooth=options.smooth) for scene in options.scene
+        }
         for subsampling in options.subsampling or ["444", "420"]:
             for quality in options.quality or [80]:
                 cases = [Case(device, scene, image, subsampling, quality) for scene, image in images.items()]

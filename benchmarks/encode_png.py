@@ -137,7 +137,10 @@ def measure(options: argparse.Namespace) -> None:
     results = []
     for size in options.size:
         width, height = map(int, size.split("x"))
-        cases = [Case(device, scene, render_to_array(scene, width, height)) for scene in options.scene]
+        cases = [
+            Case(device, scene, render_to_array(scene, width, height, is_smooth=options.smooth))
+            for scene in options.scene
+        ]
         for number in range(options.warm_up + options.repeats):
             for case in cases:
                 if number == options.warm_up:

@@ -29,9 +29,10 @@ Scene = tuple[gfx.Scene, gfx.Camera, Animate]
 SEED = 20260101
 
 
-def make_renderer(canvas: object) -> gfx.WgpuRenderer:
-    """A renderer that draws each pixel once: no supersampling, no antialiasing pass."""
-    return gfx.WgpuRenderer(canvas, pixel_scale=1, ppaa="none")
+def make_renderer(canvas: object, is_smooth: bool = False) -> gfx.WgpuRenderer:
+    """A renderer that draws each pixel once: no supersampling, no antialiasing pass. Or, smooth, one as pygfx has it by default: its
+    edges have many more colours."""
+    return gfx.WgpuRenderer(canvas) if is_smooth else gfx.WgpuRenderer(canvas, pixel_scale=1, ppaa="none")
 
 
 def make_scene(name: str) -> Scene:
@@ -39,11 +40,13 @@ def make_scene(name: str) -> Scene:
     return _MAKERS[name](np.random.default_rng(SEED))
 
 
-def render_to_array(name: str, width: int, height: int, time: float = 0.0) -> NDArray[np.uint8]:
+def render_to_array(
+    name: str, width: int, height: int, time: float = 0.0, *, is_smooth: bool = False
+) -> NDArray[np.uint8]:
     """The picture of a scene as an RGBA array of shape (height, width, 4)."""
     canvas = OffscreenRenderCanvas(size=(width, height), pixel_ratio=1.0)
     try:
-        renderer = make_renderer(canvas)
+        renderer = make_renderer(canvas, is_smooth)
         scene, camera, animate = make_scene(name)
         animate(time)
         canvas.request_draw(lambda: renderer.render(scene, camera))
