@@ -30,8 +30,9 @@ SEED = 20260101
 
 
 def make_renderer(canvas: object, is_smooth: bool = False) -> gfx.WgpuRenderer:
-    """A renderer that draws each pixel once: no supersampling, no antialiasing pass. Or, smooth, one as pygfx has it by default: its
-    edges have many more colours."""
+    """A renderer that draws each pixel once: no supersampling, no antialiasing pass. Or, smooth, one as pygfx has it by default:
+    there are many more colours at edges then.
+    """
     return gfx.WgpuRenderer(canvas) if is_smooth else gfx.WgpuRenderer(canvas, pixel_scale=1, ppaa="none")
 
 
