@@ -116,7 +116,7 @@ export class PngDecoder {
     pass.setPipeline(pipelines.inflate_rows);
     this.#inflateGroup ??= this.#group("inflate_rows");
     pass.setBindGroup(0, this.#inflateGroup);
-    pass.dispatchWorkgroups(stripes);
+    pass.dispatchWorkgroups(stripes, file.partBits.length / height);
     pass.setPipeline(pipelines.unfilter_rows);
     pass.setBindGroup(0, this.#groupFor(picture));
     pass.dispatchWorkgroups(stripes);

@@ -33,7 +33,7 @@ __all__ = ["CorruptPngError", "ForeignPngError", "PngError", "PngFile", "index_d
 
 STRIPE_ROWS = 32
 """Mirrors shaders/png_rows.wgsl."""
-REACH, REACH_BACK = 16, 64
+REACH, REACH_BACK = 16, 128
 """Bytes. Mirrors png/inflate_rows.wgsl."""
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"

@@ -1,12 +1,12 @@
-// Stage 1 of 2: the compressed stream to rows of bytes, a thread for each half of a row, a workgroup per stripe.
+// Stage 1 of 2: the compressed stream to rows of bytes, a thread per row, a workgroup per stripe, or half of one.
 //
 // in:       the zlib stream; the bit where each part of each row begins; what its codes say
 // out:      `rows`
-// dispatch: (stripes), two threads for each row
+// dispatch: (stripes, parts of a row), a thread for each row
 // moves:    the stream once, each byte of the rows once, and what matches copy once more
 //
-// Matches may reach into the row above, a little to the right of where they are, so each row goes two steps behind the one above it, in
-// either part. What a thread has written lately stands in workgroup memory, for itself and for the thread below: storage takes ten times as long to
+// Matches may reach into the row above, a little to the right of where they are, so each row goes two steps behind the one above it. What
+// a thread has written lately stands in workgroup memory, for itself and for the thread below: storage takes ten times as long to
 // answer, and all threads of a subgroup wait for the one that asks. Where matches stay in their row there is one step.
 //
 // The bytes come from outside: each turn of the loop fills a byte or more, whatever they say, every access is checked by the host's
@@ -14,7 +14,7 @@
 
 #import png_rows
 
-const WORKGROUP_SIZE = 2u * STRIPE_ROWS;
+const WORKGROUP_SIZE = STRIPE_ROWS;
 
 // What the tables say about the next bits: bits 0-3 the code's length, 4-6 (of a distance: 4-7) how many bits more follow, 7 whether it
 // is the length of a match, and from 8 on the byte, or what the bits are added to.
@@ -31,12 +31,11 @@ const DISTANCES = 128u;
 
 var<workgroup> fast: array<u32, FAST_SIZE>;
 var<workgroup> distances: array<u32, DISTANCES>;
-// The latest words of each thread. A row is up to three steps and some bytes ahead of the one below it: what that still reads, of its last
-// step and REACH before, are 119 bytes.
-const RECENT_WORDS = 32u;
-const REACH_BACK = 64u;         // how far a match may reach back in its own row
+// The latest words of each row. A row is up to three steps and some bytes ahead of the one below it.
+const RECENT_WORDS = 64u;
+const REACH_BACK = 128u;        // how far a match may reach back in its own row
 const REACH = 16u;              // how far to either side one may reach in the row above
-var<workgroup> recent: array<u32, RECENT_WORDS * WORKGROUP_SIZE>;
+var<workgroup> recent: array<u32, RECENT_WORDS * STRIPE_ROWS>;
 
 // The next bits of the stream, lowest first, how many of the first word are used up; a word asked for ahead of its use, and the number
 // of the one after it.
@@ -97,7 +96,7 @@ const NEAR = 0u;        // the four bytes before, which may repeat
 const RECENT = 1u;      // the recent words of the row, or of the one above; the next bytes are in whole words already
 const NOWHERE = 2u;     // what no file of ours asks for: zeros
 
-/// Four bytes of the recent words of a thread, from a byte of the row on.
+/// Four bytes of the recent words of a thread's row, from a byte of the row on.
 fn recent_bytes(thread: u32, byte: u32) -> u32 {
     let word = byte >> 2u;
     let shift = (byte & 3u) * 8u;
@@ -120,11 +119,10 @@ fn inflate_rows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
     }
     workgroupBarrier();
 
-    let row_of_stripe = thread % STRIPE_ROWS;
-    let part = thread / STRIPE_ROWS;
-    let row = group.x * STRIPE_ROWS + row_of_stripe;
+    let row = group.x * STRIPE_ROWS + thread;
+    let part = group.y;
     let row_start = row * frame.row_words;
-    let above = thread - min(row_of_stripe, 1u);
+    let above = thread - min(thread, 1u);
     let row_end = ROW_PADDING + frame.row_bytes;        // these are all bytes from the row's first word on
     let start = select(ROW_PADDING, frame.cut, part == 1u);
     var end = select(frame.cut, row_end, part == 1u);
@@ -150,7 +148,7 @@ fn inflate_rows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
     var repeated = 0u;              // times this, the bytes that repeat are four
     var source = thread;
     for (var step = 0u; step < frame.steps; step++) {
-        let turn = i32(step) - i32(frame.lag * row_of_stripe);
+        let turn = i32(step) - i32(frame.lag * thread);
         let limit = min(end, start + u32(max(turn + 1, 0)) * frame.step_bytes);
         while (at < limit) {
             let shift = (at & 3u) * 8u;
@@ -174,7 +172,7 @@ fn inflate_rows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_i
                             repeated = 1u | select(0u, 0x10000u, distance < 3u) | select(0u, 0x01000100u, distance == 1u)
                                 | select(0u, 0x01000000u, distance == 3u);
                         }
-                    } else if (row_of_stripe > 0u && distance <= frame.row_bytes + REACH && distance + REACH >= frame.row_bytes) {
+                    } else if (thread > 0u && distance <= frame.row_bytes + REACH && distance + REACH >= frame.row_bytes) {
                         // To the left of what is to be filled, or to the right where it wraps around.
                         source_kind = RECENT;
                         source = above;
