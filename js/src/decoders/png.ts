@@ -111,15 +111,15 @@ export class PngDecoder {
     this.#upload(file, top, commands);
     const picture = target();
 
-    const stripes = Math.ceil(height / STRIPE_ROWS);
+    const workgroups = [Math.ceil(height / STRIPE_ROWS), file.partBits.length / height] as const;
     const pass = commands.beginComputePass();
     pass.setPipeline(pipelines.inflate_rows);
     this.#inflateGroup ??= this.#group("inflate_rows");
     pass.setBindGroup(0, this.#inflateGroup);
-    pass.dispatchWorkgroups(stripes, file.partBits.length / height);
+    pass.dispatchWorkgroups(...workgroups);
     pass.setPipeline(pipelines.unfilter_rows);
     pass.setBindGroup(0, this.#groupFor(picture));
-    pass.dispatchWorkgroups(stripes);
+    pass.dispatchWorkgroups(...workgroups);
     pass.end();
     this.#staging.submit(commands);
   }

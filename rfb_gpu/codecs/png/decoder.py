@@ -61,7 +61,7 @@ class PngDecoder(TextureDecoder):
             return self._decode_on_cpu(data, out, why)
         out = self._texture(file.width, file.height, out, "STORAGE_BINDING")
         self._upload(file)
-        stripes, parts = (-(-file.height // STRIPE_ROWS),), file.part_bits.shape[1]
+        workgroups = -(-file.height // STRIPE_ROWS), file.part_bits.shape[1]
         # The first stage is the same for all.
         has_palette = file.palette is not None
         constants = {"CHANNELS": file.channels, "HAS_PALETTE": has_palette, "PREMULTIPLIED": False}
@@ -70,8 +70,8 @@ class PngDecoder(TextureDecoder):
         submit(
             self._device,
             [
-                Stage("inflate_rows", inflate, self._bind_group("inflate_rows", out), (*stripes, parts)),
-                Stage("unfilter_rows", unfilter, self._bind_group("unfilter_rows", out), stripes),
+                Stage("inflate_rows", inflate, self._bind_group("inflate_rows", out), workgroups),
+                Stage("unfilter_rows", unfilter, self._bind_group("unfilter_rows", out), workgroups),
             ],
             profiler=self._profiler,
         )

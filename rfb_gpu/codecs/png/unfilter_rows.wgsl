@@ -2,11 +2,12 @@
 //
 // in:       `rows`; `palette`
 // out:      `picture`
-// dispatch: (stripes), a thread for each row
+// dispatch: (stripes, parts of a row), a thread for each row
 // moves:    each byte once, each texel once
 //
 // A pixel needs the one to its left and two of the row above. So each row goes a step behind the one above it, four pixels a step, and
-// finds what that one made in the step before in workgroup memory.
+// finds what that one made in the step before in workgroup memory. Where no row of a stripe is filtered, nothing waits: threads go along
+// each row together, and parts of rows have workgroups of their own.
 
 #import png_rows
 #import png_pixels
@@ -24,6 +25,8 @@ const PAETH = 4u;
 
 // Four pixels of each row, from this step and from the one before.
 var<workgroup> made: array<vec4u, 2 * STRIPE_ROWS>;
+var<workgroup> kinds: array<u32, STRIPE_ROWS>;
+var<workgroup> is_filtered: u32;
 
 fn unpacked(pixel: u32) -> vec4i {
     return vec4i((vec4u(pixel) >> vec4u(0u, 8u, 16u, 24u)) & vec4u(0xffu));
@@ -71,14 +74,57 @@ fn texel(pixel: vec4i) -> vec4f {
     return vec4f(rgba) / 255.0;
 }
 
+/// Whether any row of the stripe is filtered; every thread of the workgroup must call it, with its row's filter.
+fn find_filters(filter_kind: u32, thread: u32) -> bool {
+    kinds[thread] = filter_kind;
+    workgroupBarrier();
+    if (thread == 0u) {
+        var any = 0u;
+        for (var row = 0u; row < STRIPE_ROWS; row++) {
+            any |= kinds[row];
+        }
+        // Not added up there: what workgroup memory holds at first is left from others, where wgpu's own library runs the shader.
+        is_filtered = any;
+    }
+    return workgroupUniformLoad(&is_filtered) != 0u;
+}
+
+/// Rows of pixels as they are.
+fn copy_rows(group: vec2u, parts: u32, thread: u32) {
+    let quads = (frame.width + 3u) / 4u;
+    let end = quads * (group.y + 1u) / parts;
+    let rows_end = min((group.x + 1u) * STRIPE_ROWS, frame.height);
+    for (var y = group.x * STRIPE_ROWS; y < rows_end; y++) {
+        for (var quad = quads * group.y / parts + thread; quad < end; quad += WORKGROUP_SIZE) {
+            let words = four_pixels(y * frame.row_words + 1u + quad * CHANNELS);
+#unroll k 0..4
+            if (quad * 4u + $k < frame.width) {
+                textureStore(picture, vec2u(quad * 4u + $k, y + frame.top), texel(unpacked(residual(words, $k))));
+            }
+#end
+        }
+    }
+}
+
 @compute @workgroup_size(WORKGROUP_SIZE)
-fn unfilter_rows(@builtin(workgroup_id) group: vec3u, @builtin(local_invocation_index) thread: u32) {
+fn unfilter_rows(
+    @builtin(workgroup_id) group: vec3u,
+    @builtin(num_workgroups) group_count: vec3u,
+    @builtin(local_invocation_index) thread: u32,
+) {
     let y = group.x * STRIPE_ROWS + thread;
     let quads = (frame.width + 3u) / 4u;
     let base = y * frame.row_words;
     var filter_kind = 0u;
     if (y < frame.height) {
         filter_kind = rows[base] >> 24u;
+    }
+    if (!find_filters(filter_kind, thread)) {
+        copy_rows(group.xy, group_count.y, thread);
+        return;
+    }
+    if (group.y > 0u) {
+        return;
     }
     var left = vec4i(0);
     var corner = vec4i(0);
