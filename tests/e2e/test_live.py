@@ -182,7 +182,7 @@ def test_a_canvas_is_shown_by_the_very_cell_that_flushes_it(shared_notebook):
     opened.wait_idle()
 
 
-@pytest.mark.parametrize("live, times", [(False, 4), (True, 2)])
+@pytest.mark.parametrize("live, times", [(False, 10), (True, 2)])
 def test_reloads_in_mid_stream_each_recover_within_a_second(shared_notebook, live, times):
     opened = shared_notebook(
         [SCENE, f"canvas = watched(decoder='browser', update_mode='continuous', live={live})", "canvas"]

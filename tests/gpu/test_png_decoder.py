@@ -321,12 +321,20 @@ def with_right_checksums(file):
     return b"".join([*parts, file[at:]])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(6))
 def test_hostile_files_give_an_error_or_a_picture(device, codecs, seed):
     """Never a crash or a hang, and a good file is right after each of them."""
     rng = random.Random(seed)
-    image = slanted_edges(150, 90) if seed % 2 else picture("gradient", 150, 90)
+    kind = ("gradient", "edges", "cut")[seed % 3]
+    image = {
+        "gradient": picture("gradient", 150, 90),
+        "edges": slanted_edges(150, 90),
+        "cut": slanted_edges(700, 900)[
+            ::10
+        ],  # as wide as rows are cut, and with too many colours for a palette
+    }[kind]
     good = ours(device, codecs, image)
+    assert (parse(good).cut > 0) == (kind == "cut")
     truth = by_libpng(good)
     for _ in range(60):
         file = bytearray(good)
