@@ -90,7 +90,8 @@ def _parts(numbers: memoryview, rows: int) -> tuple[int, NDArray[np.uint32]]:
     place = np.arange(data.size) - np.repeat(starts, ends - starts + 1)
     if place.max() >= _SHIFTS.size:
         raise CorruptPngError("the PNG file's index has a number that is too large")
-    cut, *_ = found = np.add.reduceat((data & 127) << 7 * place, starts)
+    found = np.add.reduceat((data & 127) << 7 * place, starts)
+    cut = int(found[0])
     parts = 2 if cut else 1
     if found.size != 1 + parts * rows:
         raise CorruptPngError("the PNG file's index has not as many entries as the picture has rows")
@@ -99,7 +100,7 @@ def _parts(numbers: memoryview, rows: int) -> tuple[int, NDArray[np.uint32]]:
     bits = steps.ravel().cumsum().reshape(rows, parts)
     if steps.min() < 0 or bits[-1, -1] >= 2**32:
         raise CorruptPngError("the PNG file's index points beyond the file")
-    return int(cut), bits.astype(np.uint32)
+    return cut, bits.astype(np.uint32)
 
 
 def chunk(kind: bytes, *data: bytes | bytearray) -> bytes:
